@@ -40,21 +40,6 @@ def train(pm: Any, params: Arrays, opt_state: Arrays, data: Arrays, steps: int) 
     return params, opt_state, float(outputs["final_cost"])
 
 
-def flat(opt_state: Arrays) -> Arrays:
-    """{"step": 3, "m": {"w": …}} as {"step": 3, "m.w": …}: files of arrays have one level."""
-    slots = {slot: arrays for slot, arrays in opt_state.items() if slot != "step"}
-    named = {f"{slot}.{name}": a for slot, arrays in slots.items() for name, a in arrays.items()}
-    return {"step": np.array(opt_state["step"]), **named}
-
-
-def nested(arrays: Arrays) -> Arrays:
-    opt_state: Arrays = {"step": int(arrays.pop("step"))}
-    for key, array in arrays.items():
-        slot, _, name = key.partition(".")
-        opt_state.setdefault(slot, {})[name] = array
-    return opt_state
-
-
 def main() -> None:
     folder = Path(tempfile.mkdtemp())
     x = np.random.default_rng(0).uniform(-1, 1, (64, 2)).astype("float32")
@@ -66,9 +51,9 @@ def main() -> None:
     print(f"in one go          : 60 steps, cost {cost:.4f}")
     params, opt_state, _ = train(pm, params, opt_state, data, 30)
     network().save(folder / "net.mithril", params)
-    ml.formats.write_safetensors(folder / "adam.safetensors", flat(opt_state))
+    ml.formats.write_safetensors(folder / "adam.safetensors", opt_state)
     model, params = ml.load(folder / "net.mithril")
-    opt_state = nested(ml.formats.read_safetensors(folder / "adam.safetensors"))
+    opt_state = ml.formats.read_safetensors(folder / "adam.safetensors", nested=True)
     print("stopped after 30   :", *model.submodels, f"and {len(params)} arrays in the file")
     pm = compiled(model, ml.NumpyBackend())
     params, opt_state, cost = train(pm, params, opt_state, data, 30)

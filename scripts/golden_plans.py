@@ -252,7 +252,7 @@ def today() -> dict[str, str]:
         env = {
             "MITHRIL_CPU_ISA": "avx2",
             "MITHRIL_DUMP": folder,
-            "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}",
+            "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT / "python"), str(ROOT)]),
         }
         script = [sys.executable, __file__, "--collect"]
         return json.loads(subprocess.check_output(script, env={**os.environ, **env}, cwd=ROOT))

@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PY = str(ROOT / ".venv" / "bin" / "python")
 SUPPORT = "build/support"  # what groups found of ops: printed at the end, all of it together
+OCLGRIND = "tests/python/backends/test_oclgrind.py"
 NO_TESTS = 5  # pytest's status when nothing was collected
 
 
@@ -66,6 +67,8 @@ def check_groups():
         # CPython keeps memory at exit; a size that cannot be had is tested.
         "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        # libasan opens libraries in the name of others, which then are not found beside them.
+        "LD_LIBRARY_PATH": ":".join(map(str, ROOT.glob(".venv/lib/*/site-packages/nvidia/*/lib"))),
         "PYTHONPATH": str(ROOT / "build" / "asan" / "python"),
         "MITHRIL_VERIFY": "1",
     }
@@ -77,6 +80,12 @@ def check_groups():
         Group("python device asan", pytest("device", *seen, *at_once(), "--backends=cpu"), asan),
         Group("build tsan", make("cpp-tsan")),
         Group("c++ tsan", ["scripts/cpp_tests.sh", "build/tsan"]),
+        Group("build release", make("extension")),
+        Group(
+            "kernels in oclgrind",
+            [PY, "-m", "pytest", "-q", OCLGRIND],
+            {"MITHRIL_OCLGRIND_MATRIX": "1"},
+        ),  # fmt: skip
     ]
 
 
@@ -90,6 +99,12 @@ def fuzz_groups():
         *(Group(name, fuzzer(name)) for name in names),
         Group("mutated models", [PY, "scripts/fuzz_models.py", f"--mutants={mutants()}"]),
         Group("random models", pytest("device", "--graphs=20000", "-krandom_models", *at_once())),
+        *(
+            Group(
+                f"all types, {group}", pytest(group, "--all-types", "-kelement_types", *at_once())
+            )
+            for group in ("device", "frameworks")
+        ),
     ]
 
 

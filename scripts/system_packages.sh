@@ -25,6 +25,7 @@ sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || missing+=(
     # A device for printed OpenCL; its tests are skipped without one.
     ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || missing+=(pocl-opencl-icd)
     /sbin/ldconfig -p 2>/dev/null | grep -q libOpenCL.so.1 || missing+=(ocl-icd-libopencl1)
+    need_command oclgrind oclgrind  # runs kernels step by step
     ;;
   lint)
     need_command clang-format clang-format

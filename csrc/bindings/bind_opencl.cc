@@ -72,7 +72,17 @@ void bind_opencl(py::module_& module) {
              return Device::open(wanted, as_gpu, threads).or_throw();
            }),
            py::arg("wanted") = "", py::arg("as_gpu") = false, py::arg("threads") = 0)
-      .def_property_readonly("info", [](const Device& device) { return described(device.info()); });
+      .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
+      .def_property(
+          "tile",
+          [](const Device& device) {
+            const plan::RegisterTile tile = device.tile();
+            return std::tuple(tile.rows, tile.vectors, tile.vector_bytes);
+          },
+          [](Device& device, const std::tuple<int64_t, int64_t, int64_t>& tile) {
+            const auto& [rows, vectors, vector_bytes] = tile;
+            device.set_tile({rows, vectors, vector_bytes}).or_throw();
+          });
   py::class_<OpenClProgram, ArrayProgram, std::shared_ptr<OpenClProgram>> bound(
       module, "OpenClProgram", "A graph that runs on a device of OpenCL.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<runtime::ThreadPool>,

@@ -153,6 +153,9 @@ void def_methods(Class& bound) {
   }
   bound.def_property_readonly(
       "T", [](const py::object& self) { return self.attr("backend").attr("transpose")(self); });
+  bound.def_property_readonly("mT", [](const py::object& self) {
+    return self.attr("backend").attr("swapaxes")(self, -1, -2);
+  });
 }
 
 template <class Class>
@@ -165,7 +168,11 @@ void def_operators(Class& bound) {
       {"or", "bitwise_or"},  {"xor", "bitwise_xor"},
   };
   const auto forward = [&](const std::string& name, const char* method) {
-    bound.def(name.c_str(), [method](const py::object& self, const py::object& other) {
+    const bool takes_none = name == "__eq__" || name == "__ne__";  // which is no array
+    bound.def(name.c_str(), [=](const py::object& self, const py::object& other) -> py::object {
+      if (takes_none && other.is_none()) {
+        return py::reinterpret_borrow<py::object>(Py_NotImplemented);
+      }
       return self.attr("backend").attr(method)(self, other);
     });
   };
@@ -266,6 +273,18 @@ void bind_device_arrays(py::module_& module) {
              const py::object& copy) { return to_dlpack(array, max_version, dl_device, copy); },
           py::kw_only(), py::arg("stream") = py::none(), py::arg("max_version") = py::none(),
           py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
+      .def(
+          "__array_namespace__",
+          [](const DeviceArray& array, const py::object& api_version) {
+            return array.backend.attr("_array_namespace")(api_version);
+          },
+          py::kw_only(), py::arg("api_version") = py::none())
+      .def(
+          "to_device",
+          [](const py::object& self, const py::object& device, const py::object& /*stream*/) {
+            return self.attr("backend").attr("to_device")(self, device);
+          },
+          py::arg("device"), py::pos_only(), py::kw_only(), py::arg("stream") = py::none())
       .def("__reduce__",
            [](const DeviceArray& array) {
              return py::make_tuple(array.backend.attr("to_device"),
@@ -279,6 +298,11 @@ void bind_device_arrays(py::module_& module) {
                throw py::type_error("an array without axes has nothing to iterate over");
              }
              return py::reinterpret_steal<py::object>(PySeqIter_New(self.ptr()));
+           })
+      .def("__format__",
+           [](const py::object& self, const py::str& spec) -> py::object {
+             if (py::len(spec) == 0) return py::str(self);
+             return host_array(self.cast<const DeviceArray&>()).attr("__format__")(spec);
            })
       .def("__repr__", &text_of);
   for (const char* name : {"__float__", "__int__", "__bool__", "__index__", "__complex__"}) {

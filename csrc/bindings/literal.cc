@@ -1,4 +1,6 @@
 // Tensor literals of Python: nested sequences of numbers, or bytes of an array.
+#include <span>
+
 #include "bindings/python.h"
 #include "core/checked.h"
 #include "core/packed_matrix.h"
@@ -107,6 +109,29 @@ TensorLiteral from_bytes(const std::string& dtype, const std::vector<int64_t>& s
   return {std::move(data)};
 }
 
+TensorLiteral from_packed(const std::vector<int64_t>& shape, const std::string& format,
+                          bool transposed, const py::bytes& bytes) {
+  const auto parsed = core::parse_weight_format(format);
+  if (!parsed || shape.size() != 2) refuse("no packed matrix");
+  const std::string_view view = bytes;
+  auto data = std::make_shared<TensorData>();
+  data->shape = shape;
+  data->packed = {
+      core::PackedMatrix::restore(*parsed, shape[transposed ? 1 : 0], shape[transposed ? 0 : 1],
+                                  std::as_bytes(std::span(view.data(), view.size())))
+          .or_throw(),
+      transposed};
+  return {std::move(data)};
+}
+
+py::object packed_parts(const TensorLiteral& literal) {
+  const auto& [matrix, transposed] = literal.data->packed;
+  if (matrix == nullptr) return py::none();
+  const auto data = matrix->data();
+  return py::make_tuple(std::string(core::name(matrix->format())), transposed,
+                        py::bytes(reinterpret_cast<const char*>(data.data()), data.size()));
+}
+
 }  // namespace
 
 void bind_literals(py::module_& module) {
@@ -114,6 +139,9 @@ void bind_literals(py::module_& module) {
                             "A dense constant: what `ml.Tensor(value)` hands to the engine.")
       .def_static("from_nested", &from_nested, py::arg("nested"))
       .def_static("from_bytes", &from_bytes, py::arg("dtype"), py::arg("shape"), py::arg("bytes"))
+      .def_static("from_packed", &from_packed, py::arg("shape"), py::arg("format"),
+                  py::arg("transposed"), py::arg("data"))
+      .def_property_readonly("packed", &packed_parts)
       .def_static("of_constant", &of_constant, py::arg("name"))
       .def_property_readonly("constant", [](const TensorLiteral& t) { return t.data->constant; })
       .def_property_readonly("dtype",

@@ -189,6 +189,21 @@ Result<std::shared_ptr<const PackedMatrix>> PackedMatrix::pack(WeightFormat form
   return std::shared_ptr<const PackedMatrix>(std::move(out));
 }
 
+Result<std::shared_ptr<const PackedMatrix>> PackedMatrix::restore(WeightFormat format, int64_t rows,
+                                                                  int64_t columns,
+                                                                  std::span<const std::byte> data) {
+  const auto size = rows >= 0 && columns >= 0 ? bytes(format, rows, columns) : std::nullopt;
+  if (size != static_cast<int64_t>(data.size())) {
+    return fail(ErrorKind::kValue, Code::kValueArgument,
+                "a packed matrix of {} by {} has not {} bytes", rows, columns, data.size());
+  }
+  std::shared_ptr<PackedMatrix> out(new PackedMatrix(format, rows, columns));
+  out->data_.reset(allocate(*size));
+  if (out->data_ == nullptr) return too_large(rows, columns);
+  std::copy(data.begin(), data.end(), out->data_.get());
+  return std::shared_ptr<const PackedMatrix>(std::move(out));
+}
+
 void PackedMatrix::pack_panel(int64_t index, const MatrixView& from) {
   std::byte* const to = data_.get() + index * panel_bytes();
   std::memset(to, 0, static_cast<size_t>(scale_bytes()));

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "core/host_value.h"
@@ -48,6 +49,10 @@ class PackedMatrix {
 
   static Result<std::shared_ptr<const PackedMatrix>> pack(WeightFormat format,
                                                           const MatrixView& from);
+  /// The matrix whose data() are these bytes.
+  static Result<std::shared_ptr<const PackedMatrix>> restore(WeightFormat format, int64_t rows,
+                                                             int64_t columns,
+                                                             std::span<const std::byte> data);
   /// Counts the bytes of a matrix of that size; nullopt where they do not fit an address space.
   static std::optional<int64_t> bytes(WeightFormat format, int64_t rows, int64_t columns);
 
@@ -61,6 +66,7 @@ class PackedMatrix {
   int64_t block_bytes() const { return kBlock * kPanel * bits(format_) / 8; }
   int64_t scale_bytes() const;  // of a panel, with what fills up the last 64 bytes
   int64_t panel_bytes() const { return scale_bytes() + blocks() * block_bytes(); }
+  std::span<const std::byte> data() const { return {data_.get(), static_cast<size_t>(bytes())}; }
   const std::byte* panel(int64_t index) const { return data_.get() + index * panel_bytes(); }
 
   /// Gives the number that stands for an element.

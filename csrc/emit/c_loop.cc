@@ -99,6 +99,26 @@ CLoopUnits CLoopPrinter::units(std::set<std::string>& definitions) {
   return out;
 }
 
+std::string CLoopPrinter::stretch(std::set<std::string>& definitions) {
+  is_stretch_ = true;
+  define(definitions);
+  for (size_t d = 0; d < kept_.rank(); ++d) places_.push_back(fmt::format("k{}", d));
+  uniforms();
+  open("for (m_i64 at = from; at < from + count;) {");
+  const int64_t size = kept_.rank() > 0 ? kept_.sizes.back() : 1;
+  if (kept_.rank() > 0) outer_places("at", size, kept_.rank() - 1);
+  line(kept_.rank() > 1 ? fmt::format("const m_i64 first = at % {};", size)
+                        : "const m_i64 first = at;");
+  line(
+      fmt::format("const m_i64 left = from + count - at, last = {0} - first < left ? {0} : first "
+                  "+ left;",
+                  size));
+  elements();
+  line("at += last - first;");
+  close();
+  return take_text();
+}
+
 void CLoopPrinter::elements() {
   const bool is_cut = kept_.rank() > 0;
   if (is_cut) open(fmt::format("for (m_i64 {0} = first; {0} < last; ++{0}) {{", places_.back()));
@@ -318,18 +338,22 @@ int64_t CLoopPrinter::open_units(int64_t piece) {
   if (is_cut) {
     line(fmt::format("const m_i64 {} = unit % {} * {};", across_ ? "j0" : "first", pieces, piece));
   }
-  int64_t below = pieces;
-  for (size_t d = outer; d-- > 0; below *= kept_.sizes[d]) {
-    const std::string rest = below == 1 ? "unit" : fmt::format("unit / {}", below);
-    line(d == 0 ? fmt::format("const m_i64 k0 = {};", rest)
-                : fmt::format("const m_i64 k{} = {} % {};", d, rest, kept_.sizes[d]));
-    line(fmt::format("(void)k{};", d));
-  }
+  outer_places("unit", pieces, outer);
   if (is_cut && across_) columns(size);
   if (is_cut && !across_) {
     line(fmt::format("const m_i64 last = {0} - first < {1} ? {0} : first + {1};", size, piece));
   }
   return units;
+}
+
+// The places of the first `dims` kept dims where a number counts `below` for each of them.
+void CLoopPrinter::outer_places(const char* number, int64_t below, size_t dims) {
+  for (size_t d = dims; d-- > 0; below *= kept_.sizes[d]) {
+    const std::string rest = below == 1 ? number : fmt::format("{} / {}", number, below);
+    line(d == 0 ? fmt::format("const m_i64 k0 = {};", rest)
+                : fmt::format("const m_i64 k{} = {} % {};", d, rest, kept_.sizes[d]));
+    line(fmt::format("(void)k{};", d));
+  }
 }
 
 void CLoopPrinter::row_statements(const Wanted& wanted) {
@@ -484,6 +508,15 @@ core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
     return out;
   }
   return CLoopPrinter(loop, operands, false, cut).units(definitions);
+}
+
+core::Result<std::string> print_c_loop_stretch(const plan::LoopCall& loop,
+                                               std::span<const std::string> operands,
+                                               const CLoopCut& cut,
+                                               std::set<std::string>& definitions) {
+  MITHRIL_RETURN_IF_ERROR(tile::verify(loop.program));
+  if (cut.is_vectored) return CVectorLoop(loop, operands, cut).stretch(definitions);
+  return CLoopPrinter(loop, operands, false, cut).stretch(definitions);
 }
 
 }  // namespace mithril::emit

@@ -40,4 +40,11 @@ core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
                                             const CLoopCut& cut,
                                             std::set<std::string>& definitions);
 
+/// The elements `count` from `from` on of a loop without rows, in row-major order of its domain:
+/// the body of a function that takes both numbers.
+core::Result<std::string> print_c_loop_stretch(const plan::LoopCall& loop,
+                                               std::span<const std::string> operands,
+                                               const CLoopCut& cut,
+                                               std::set<std::string>& definitions);
+
 }  // namespace mithril::emit

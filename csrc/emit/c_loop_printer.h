@@ -38,6 +38,8 @@ class CLoopPrinter : protected IndentedText {
 
   std::string run(std::set<std::string>& definitions);
   CLoopUnits units(std::set<std::string>& definitions);
+  /// Elements [from, from + count), without rows.
+  std::string stretch(std::set<std::string>& definitions);
 
  protected:
   using Wanted = std::function<bool(tile::RegId)>;
@@ -83,6 +85,7 @@ class CLoopPrinter : protected IndentedText {
   CLoopDims kept_, reduced_;
   std::vector<std::string> places_;  // of the kept dims
   bool across_ = false;
+  bool is_stretch_ = false;  // of the last dim any part may be done, not pieces alone
 
  private:
   static std::vector<std::vector<int64_t>> along_rows(const plan::LoopCall& loop);
@@ -99,6 +102,7 @@ class CLoopPrinter : protected IndentedText {
   void open_columns();
   void columns(int64_t size);
   int64_t open_units(int64_t piece);
+  void outer_places(const char* number, int64_t below, size_t dims);
   void open_lanes(const std::vector<bool>& needed, const std::vector<tile::RegId>& states);
   void open_row(const std::vector<tile::RegId>& states, int64_t size);
   void close_lanes(const std::vector<tile::RegId>& states);

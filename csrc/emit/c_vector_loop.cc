@@ -196,7 +196,7 @@ bool CVectorLoop::is_streamed(const Instruction& store) const {
   };
   const size_t inputs = program_.inputs.size(), own = operand_of(store);
   const CLoopDims& along = has_rows() ? reduced_ : kept_;
-  if (store.level != Level::kLane || along.strides[own].back() != 1) return false;
+  if (is_stretch_ || store.level != Level::kLane || along.strides[own].back() != 1) return false;
   int64_t all = 0;
   for (size_t b = 0; b < inputs + program_.outputs.size(); ++b) {
     all += bytes_of(b, b < inputs ? program_.inputs[b] : program_.outputs[b - inputs]);
@@ -264,7 +264,7 @@ void CVectorLoop::elements() {
   place_ = places_.back();
   const Wanted is_root = [&](RegId r) { return stores(at(r)); };
   cut_.chunk = std::min(cut_.chunk, kChunk);
-  open_chunks("first", "last", kept_.sizes.back());
+  open_chunks("first", "last", is_stretch_ ? 1 : kept_.sizes.back());
   choose_buffered(is_root);
   if (has_rare_) line("int is_rare = 0;");
   look_up(is_root);

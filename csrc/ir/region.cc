@@ -213,6 +213,8 @@ class Check {
 
 }  // namespace
 
+bool agree(const Type& a, const Type& b) { return agrees(a, b, {}); }
+
 Status check_regions(const Graph& graph, const Node& node) { return Check(graph, node).run(); }
 
 }  // namespace mithril::ir

@@ -48,6 +48,9 @@ std::vector<Value> call_cond(Builder& builder, std::span<const Value> constants,
 std::vector<Value> call_while(Builder& builder, size_t carries, std::span<const Value> operands,
                               Regions regions);
 
+/// Tells whether two tensors have one rank and no known size that differs.
+bool agree(const Type& a, const Type& b);
+
 /// The invariants of a node that owns graphs: counts, dtypes, ranks and known sizes agree with
 /// those inside.
 core::Status check_regions(const Graph& graph, const Node& node);

@@ -120,7 +120,8 @@ void define_sums(OpFamily& ops) {
       })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");
-        const Value share = with_reduced_axes(g, g.dout()) / count(x, g.attr("axis"));
+        const Value number = count(x, g.attr("axis"));
+        const Value share = with_reduced_axes(g, g.dout()) / number;
         g.d("input") = broadcast_like(share, x);
       });
 

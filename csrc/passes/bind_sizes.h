@@ -19,7 +19,8 @@ core::Result<std::vector<int64_t>> solve_symbols(const ir::Graph& graph,
 /// these sizes: a reshape may not divide, an index not be there, a window not fit.
 core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64_t> symbols);
 
-/// Whether every node takes the sizes that are known, for who runs the graph with its symbols.
+/// Checks that every node takes the sizes that are known and every value has an address, for who
+/// runs the graph with its symbols.
 core::Status check_sizes(const ir::Graph& graph, std::span<const int64_t> symbols);
 
 }  // namespace mithril::passes

@@ -18,6 +18,8 @@ namespace {
 
 /// Larger results are cheaper to compute than to keep with every specialisation.
 constexpr int64_t kMostElements = 1 << 22;
+/// So few elements are read as fast as they are made, and are no step of the plan.
+constexpr int64_t kFew = 256;
 
 class Folder {
  public:
@@ -40,7 +42,6 @@ class Folder {
 
   // A loop reads the smaller constant as quickly, and there is no larger one beside it.
   bool widens_integers(const Node& node) const {
-    constexpr int64_t kFew = 256;
     if (op_of(node).name != "cast" || elements(node.operands[0]) <= kFew) return false;
     const core::DType from = graph_.type(node.operands[0]).dtype;
     const core::DType to = graph_.type(node.results[0]).dtype;
@@ -55,18 +56,24 @@ class Folder {
     return count;
   }
 
+  static bool reads_nothing(const Node& node) {
+    return std::all_of(node.operands.begin(), node.operands.end(),
+                       [](ValueId id) { return id == kNoValue; });
+  }
+
   bool folds(const Node& node) const {
     if (is_literal(node)) return true;
     if (widens_integers(node)) return false;
-    if (op_of(node).random || node.operands.empty()) return false;
-    int64_t read = 0;
+    if (op_of(node).random) return false;
+    int64_t most = 0;
     for (const ValueId id : node.operands) {
       if (id == kNoValue) continue;
       if (!is_constant(id)) return false;
-      read = std::max(read, elements(id));
+      most = std::max(most, elements(id));
     }
+    if (reads_nothing(node)) most = op_of(node).name == "full" ? 1 : kFew;
     return std::all_of(node.results.begin(), node.results.end(), [&](ValueId id) {
-      return graph_.type(id).is_tensor && elements(id) <= std::min(read, kMostElements);
+      return graph_.type(id).is_tensor && elements(id) <= std::min(most, kMostElements);
     });
   }
 

@@ -2,6 +2,8 @@
 // by step bind steps to functions of their own instead (plan/kernel.h).
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -18,6 +20,18 @@ struct LoopCall {
   std::vector<int64_t> kept, reduced;                               // sizes of the domain
   std::vector<std::vector<int64_t>> kept_strides, reduced_strides;  // by operand
   bool operator==(const LoopCall&) const = default;
+};
+
+/// A tile program without rows that a kernel runs on elements of its result as it finishes them.
+struct Finish {
+  LoopCall loop;
+  std::vector<size_t> operands;  // of the step: where each operand of the loop is
+};
+
+/// The part of a product that an item of a device keeps in registers.
+struct RegisterTile {
+  int64_t rows = 8, vectors = 2;
+  int64_t vector_bytes = 64;
 };
 
 /// A call of a function of C that the target's texts define.
@@ -37,6 +51,9 @@ struct FunctionCall {
   int64_t bound = 0;  // of kIndex: what they must be below
   int threads = 0;    // of a device that do a unit together; 0: one function does units alone
 
+  /// Prints `call` for a device's register tile, where it depends on that.
+  std::function<std::string(const RegisterTile&)> in_tile;
+
   /// The same for devices that run few long items, such as CPUs, where that is another text.
   struct Long {
     std::string call;
@@ -44,6 +61,9 @@ struct FunctionCall {
     size_t scratch_bytes = 0;  // of an item
   };
   std::optional<Long> in_long_items;
+  /// Behind "M_FINISH(from, count);" in the call, for devices: `count` elements of the result from
+  /// `from` on are there.
+  std::shared_ptr<const Finish> finish;
 };
 
 using Call = std::variant<LoopCall, FunctionCall>;

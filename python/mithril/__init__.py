@@ -28,6 +28,7 @@ _LAZY: dict[str, str] = {
     "Lambda": "mithril.models.tracing",
     **dict.fromkeys(("grad", "hvp"), "mithril.models.derivatives"),
     "verify": "mithril.testing.verification",
+    **dict.fromkeys(("tune", "Tuning"), "mithril.inspection.tuning"),
     "recommend_backend": "mithril.inspection.recommendation",
     **dict.fromkeys(("Saved", "load"), "mithril.formats.saved_model"),
     **dict.fromkeys(("load_gguf", "save_gguf"), "mithril.formats.gguf"),

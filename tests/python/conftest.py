@@ -43,6 +43,10 @@ def pytest_addoption(parser):
     parser.addoption("--support", help="file for the support table, which else is printed")
     parser.addoption("--graphs", type=int, default=2000, help="number of random models")
     parser.addoption(
+        "--all-types", action="store_true",
+        help="every op in all element types also where each program is compiled (C, JAX)",
+    )  # fmt: skip
+    parser.addoption(
         "--documents",
         default=os.environ.get("MITHRIL_DOCUMENTS", str(ROOT.parent / "shared" / "mission")),
         help="folder of the documents whose blocks are run",

@@ -244,6 +244,69 @@ def test_bound_parameters_are_constants(backend_name):
     np.testing.assert_allclose(backend.to_numpy(result.gradients["b"]), [4.0, 4.0])
 
 
+@pytest.mark.parametrize(
+    "options, names",
+    [
+        ({}, ["weight_0", "bias_0", "weight_1"]),
+        ({"naming": "path"}, ["linear_0.weight", "linear_0.bias", "linear_1.weight"]),
+        ({"use_short_namings": False}, ["linear_0_weight", "linear_0_bias", "linear_1_weight"]),
+    ],
+)
+def test_bound_keys_are_called_as_the_parameters_were(options, names):
+    model = ml.Model()
+    model |= ml.Linear(2)(input="x", output="h")
+    model |= ml.Linear(2)(input="h", bias="b", output="y")
+    pm = compiled(model, shapes={"x": [None, 3]}, trainable_keys=names, **options)
+    params = pm.randomize_params(1)
+    assert set(params) == {*names, "b"}
+    for count in (1, 2, 3):
+        bound = pm.bind({name: params[name] for name in names[:count]})
+        assert bound.input_keys == pm.input_keys == {"x", "b", *names}
+        assert bound.external_key_mapping == pm.external_key_mapping
+        assert set(bound.param_keys) == {"b", *names[count:]} == set(bound.trainable_keys)
+        assert bound.shapes == pm.shapes and bound.discarded_keys == set()
+
+
+def crossed():
+    """y = b - a; the model, and its part whose keys are called the other way round."""
+    model, part = ml.Model(), ml.Model()
+    part |= ml.Subtract()("a", "b", output="y")
+    model |= part(a="b", b="a", y="y")
+    model.expose_keys("y")
+    return model, part
+
+
+def test_a_connection_means_its_key_in_the_compiled_model(backend_name):
+    backend = ml.get_backend(backend_name)
+    model, part = crossed()
+    pm = compiled(model, backend, data_keys=(), trainable_keys=[part.a, part.b])
+    ones = backend.ones(2)
+    bound = pm.bind({"a": ones})
+    assert bound.trainable_keys == ("b",)
+    assert bound.bind({"b": 2 * ones}).param_keys == ()
+    result = bound.evaluate({"b": 2 * ones}, output_gradients={"y": 3 * ones})
+    np.testing.assert_array_equal(backend.to_numpy(result.outputs["y"]), [1, 1])
+    np.testing.assert_array_equal(backend.to_numpy(result.gradients["b"]), [3, 3])
+
+
+@pytest.mark.parametrize("of_type, of_constant", [("a", "b"), ("b", "a"), ("a", "a"), ("b", "b")])
+def test_a_constant_has_the_type_that_its_wire_is_given(of_type, of_constant):
+    model, part = crossed()  # part.a is the model's b
+    other = {"a": "b", "b": "a"}
+    for key in (of_type, getattr(part, other[of_type])):
+        for constant in (of_constant, getattr(part, other[of_constant])):
+            pm = compiled(
+                model,
+                ml.NumpyBackend(dtype="float32"),
+                data_keys={other[of_constant]},
+                types={key: ml.float64},
+                constant_keys={constant: np.array([1 / 3])},
+            )
+            out = pm.evaluate({}, {other[of_constant]: np.zeros(1)})["y"]
+            exact = 1 / 3 if of_type == of_constant else float(np.float32(1 / 3))
+            assert abs(out[0]) == exact
+
+
 def test_bind_refuses_what_is_no_parameter():
     pm = compiled(shapes={"x": [None, 3]})
     with pytest.raises(ml.errors.KeyNotFound, match="bind: no parameter named 'x'"):

@@ -136,6 +136,39 @@ def test_connections():
 
 
 @pytest.mark.device
+def test_connections_of_one_name_are_told_apart():
+    model, first, second = ml.Model(), ml.Relu(), ml.Negate()
+    model |= first(input="x", output="h")
+    model |= second(input="h", output="y")
+    model.expose_keys("y")
+    pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": [2]})
+    x = np.array([2.0, -3.0], np.float32)
+    for part, want in ((first, x), (second, [2.0, 0.0]), (first, x)):
+        got = pm.evaluate({}, {"x": x}, fetch=[part.input])
+        np.testing.assert_array_equal(got["input"], want)
+
+
+@pytest.mark.device
+def test_a_connection_does_not_take_the_place_of_an_output():
+    model, part = ml.Model(), ml.Model()
+    part |= ml.Relu()(input="x", output="p")
+    part |= ml.Negate()(input="w", output="q")
+    part.expose_keys("p", "q")
+    model |= part(x="x", w="w", p="q", q="p")
+    model.expose_keys("p", "q")
+    pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, trainable_keys={"w"},
+                    shapes={"x": [2], "w": [2]})  # fmt: skip
+    params, x = {"w": np.array([1.0, 2.0], "f4")}, np.array([3.0, -1.0], np.float32)
+    with pytest.raises(ArgumentError, match="fetch: two wires are called 'p'"):
+        pm.evaluate(params, {"x": x}, fetch=[part.p])
+    got = pm.evaluate(params, {"x": x}, fetch=[model["p"]])
+    np.testing.assert_array_equal(got["p"], [-1.0, -2.0])
+    np.testing.assert_array_equal(got["q"], [3.0, 0.0])
+    assert (pm.has_grad(part.p), pm.has_grad(part.q)) == (False, True)
+    assert (pm.has_grad(model["p"]), pm.has_grad("p"), pm.has_grad("q")) == (True, True, False)
+
+
+@pytest.mark.device
 def test_unknown_names_are_told_with_the_nearest():
     pm = compiled(ml.CpuBackend())
     for name, near in (
@@ -161,6 +194,11 @@ def test_what_cannot_be_fetched():
     other = network()
     with pytest.raises(KeyNotFound, match="does not belong"):
         compiled(ml.CpuBackend()).evaluate(PARAMS, {"x": X}, fetch=[other["h"]])
+    for loose in (ml.IOKey("q"), ml.IOKey()):
+        with pytest.raises(KeyNotFound, match="fetch: .*is in no model yet"):
+            compiled(ml.CpuBackend()).evaluate(PARAMS, {"x": X}, fetch=[loose])
+        with pytest.raises(KeyNotFound, match="has_grad: .*is in no model yet"):
+            compiled(ml.CpuBackend()).has_grad(loose)
     for wrong in (3, [3], {"h": 1}, [None]):
         with pytest.raises(SignatureError, match="fetch"):
             compiled(ml.CpuBackend()).evaluate(PARAMS, {"x": X}, fetch=wrong)

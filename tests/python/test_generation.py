@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from mithril.models.generation import _Draw
 
+from tests.python.rows.common import backend_of
+
 WORDS = 7
 
 
@@ -88,11 +90,52 @@ def test_probabilities_are_those_of_transformers(top_k, top_p):
     np.testing.assert_allclose(got, want.softmax(-1).numpy(), rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("temperature", [5e-324, 1e-320, 1e-300, 1e-30])
+def test_next_to_no_temperature_is_greedy(temperature):
+    options = {"temperature": temperature, "seed": 0}
+    for more in ({}, {"top_k": 3}, {"top_p": 0.9}):
+        got = ml.models.generate(counter(), {}, [[3], [6]], 4, **options, **more)
+        assert got.tolist() == [[3, 4, 5, 6, 0], [6, 0, 1, 2, 3]]
+    draw = _Draw(temperature, None, None, 0)
+    logits = np.array([[-7e5, -3e300, 2.0], [-np.inf, 1e308, -1e308], [np.inf, 5.0, -np.inf]])
+    assert draw(logits).tolist() == [2, 1, 0]
+    assert draw.probabilities(logits).tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("name", ["numpy", "cpu", "torch", "jax", "mlx"])
+@pytest.mark.parametrize("shapes", [{"input": [None, None]}, None])
+def test_tokens_are_in_the_vocabulary(name, shapes):
+    model = ml.Model()
+    rows = np.roll(np.eye(WORDS, dtype="f4"), 1, axis=1)
+    model |= ml.Embedding(WORDS, WORDS)(input="input", weight=ml.Tensor(rows), output="output")
+    pm = ml.compile(model, backend_of(name), data_keys={"input"}, inference=True, shapes=shapes)
+    assert ml.models.generate(pm, {}, [[3, 6]], 2).tolist() == [[3, 6, 0, 1]]
+    for outside in (WORDS, 1000):
+        with pytest.raises(ml.errors.DataIndexError, match=str(outside)):
+            ml.models.generate(pm, {}, [[3, 1], [0, outside]], 2)
+
+
+def test_tokens_outside_of_a_known_vocabulary_are_told_in_advance():
+    pm = counter(shapes={"input": [None, None]})
+    with pytest.raises(ml.errors.DataIndexError) as caught:
+        ml.models.generate_stream(pm, {}, [[3, 1], [0, 9]], 2)
+    assert str(caught.value) == (
+        "generate: tokens require integers below 7, the size of the vocabulary in 'output', got 9"
+        " at [1, 1]"
+    )
+
+
 WRONG = {
     "no model": ({"pm": 3}, ml.errors.SignatureError, "requires a compiled model, got 3"),
     "no params": ({"params": 3}, ml.errors.SignatureError, "params: requires a dictionary"),
     "no tokens": ({"tokens": [[]]}, ml.ShapeError, "at least one, got"),
     "cube": ({"tokens": [[[1]]]}, ml.ShapeError, "got \\[1, 1, 1\\]"),
+    "negative": (
+        {"tokens": [[7, -1]]},
+        ml.errors.DataIndexError,
+        "of at least 0, got -1 at",
+    ),
     "fractions": ({"tokens": [[0.5]]}, ml.errors.ArgumentError, "integers, got float64"),
     "count": ({"max_new_tokens": 1.5}, ml.errors.ArgumentError, "max_new_tokens"),
     "input": ({"input_key": "inpt"}, ml.KeyNotFound, "no data key 'inpt', did you mean 'input'"),

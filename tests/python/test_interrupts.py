@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from formats.loading import SANITIZED
 
 pytestmark = pytest.mark.device
 
@@ -307,4 +308,4 @@ print(sizes[-1])
 print(all(isinstance(wait, float) and wait < 2 for wait in waits))
 """)
     assert stopped == "True"
-    assert int(last) < int(first) + 12  # a run takes 16 MiB
+    assert int(last) < int(first) + 12 or SANITIZED  # a run takes 16 MiB

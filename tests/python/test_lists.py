@@ -202,6 +202,7 @@ def test_initial_lists_have_the_shapes_of_the_first_call():
     pm.evaluate({"input": PARTS})
     assert [part.shape for part in pm.randomize_params(0)["input"]] == [(1, 2), (2, 2)]
     assert pm.has_grad("input") and pm.has_grad("output")
+    assert pm.split_state({"input": PARTS}) == ({"input": PARTS}, {})
 
 
 def test_lists_of_other_lengths_are_refused():

@@ -104,6 +104,45 @@ def test_the_state_goes_on():
     assert run(pm, backend, optimizer, [(X, T)], state)[1] == [8.0]
 
 
+def adams(gradient, params, steps, rate=0.01):
+    """Adam's steps by hand (Kingma and Ba 2015, algorithm 1), in float64."""
+    w, m, v = params.astype(np.float64), 0.0, 0.0
+    for t in range(1, steps + 1):
+        g = gradient(w)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        w = w - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return w
+
+
+@pytest.mark.parametrize("options", [{"loss_scale": 1024}, {"check_nan": True}])
+@pytest.mark.parametrize("of_numpy", [("params",), ("opt_state",), ("params", "opt_state")])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_training_goes_on_from_arrays_of_files(name, of_numpy, options):
+    """Files give NumPy's arrays, numbers as arrays without axes."""
+    scaled = "loss_scale" in options
+    backend, optimizer = half(name) if scaled else backend_of(name), ml.optim.Adam(lr=0.01)
+    pm = training(backend, optimizer, **options)
+    params = {"w": backend.array(W)}
+    given = {"params": params, "opt_state": optimizer.init(params)}
+
+    def as_files_give(nest):
+        if isinstance(nest, dict):
+            return {key: as_files_give(value) for key, value in nest.items()}
+        return np.array(nest if isinstance(nest, int | float) else backend.to_numpy(nest))
+
+    for step in range(4):
+        if step == 2:
+            given |= {what: as_files_give(given[what]) for what in of_numpy}
+        after = pm.step(given["params"], given["opt_state"], {"x": X, "t": T})
+        given = {"params": after.params, "opt_state": after.opt_state}
+    want = adams(lambda w: 2 / T.size * (X @ w.T - T).T @ X, W, 4)
+    got = after.params["w"]
+    assert isinstance(got, backend.get_backend_array_type())
+    np.testing.assert_allclose(backend.to_numpy(got), want, atol=2e-3 if scaled else 1e-5)
+    assert after.opt_state["step"] == 4
+    assert not scaled or after.opt_state["loss_scale"] == {"scale": 1024.0, "good": 4}
+
+
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 def test_other_types_are_not_scaled(dtype):
     backend = ml.CpuBackend(compute_precision=dtype)
@@ -133,3 +172,25 @@ def test_what_is_refused():
         training(ml.NumpyBackend(), None, loss_scale=8.0)
     with pytest.raises(UnsupportedError, match="with stream_gradients"):
         training(ml.CpuBackend(), optimizer, loss_scale=8.0, stream_gradients=True)
+    with pytest.raises(UnsupportedError, match="losses are scaled in float16, and with stream_gra"):
+        training(half("cpu"), optimizer, stream_gradients=True)
+    with pytest.raises(UnsupportedError, match="stream_gradients: NumpyBackend"):
+        training(half("numpy"), optimizer, stream_gradients=True)
+
+
+def test_streams_in_float16_have_no_scale_where_that_is_said():
+    """One step on gradients that float16 holds, beside the gradient by hand."""
+    optimizer, w = ml.optim.SGD(lr=0.1), W.copy()
+    pm = training(half("cpu"), optimizer, stream_gradients=True, loss_scale=1)
+    after = pm.step({"w": w}, optimizer.init({"w": w}), {"x": X, "t": T})
+    want = W - 0.1 * 2 / T.size * (X @ W.T - T).T @ X
+    np.testing.assert_allclose(after.params["w"], want, atol=2e-3)
+    assert "loss_scale" not in after.opt_state
+
+
+def test_losses_of_halves_as_element_types_are_scaled_where_that_is_said():
+    optimizer, w = ml.optim.SGD(lr=0.1), W.astype(np.float16)
+    for options, kept in (({}, set()), ({"loss_scale": 8}, {"loss_scale"})):
+        pm = training(ml.CpuBackend(dtype="float16"), optimizer, **options)
+        state = pm.step({"w": w}, optimizer.init({"w": w}), {"x": X, "t": T}).opt_state
+        assert set(state) - {"step"} == kept

@@ -58,6 +58,35 @@ def by_torch(half):
     return {key: x.detach().float().numpy() for key, x in found.items()}
 
 
+OPTIONS = [
+    ("CpuBackend", {"compute_precision": "float16"}),
+    ("CpuBackend", {"dtype": "float16", "compute_precision": "float32"}),
+    ("NumpyBackend", {"compute_precision": "bfloat16"}),
+    ("CBackend", {"compute_precision": "float16"}),
+    ("OpenCLBackend", {"compute_precision": "float16"}),
+    ("CudaBackend", {"compute_precision": "float16"}),
+    ("MlxBackend", {"compute_precision": "bfloat16"}),
+    ("JaxBackend", {"precision": "bfloat16"}),
+    ("TorchBackend", {"precision": "float16"}),
+    ("TorchBackend", {"use_amp": True}),
+    ("GGMLBackend", {"quantize": "int8"}),
+]
+SHOWN = {"use_amp=True": "precision='bfloat16'", "quantize='int8'": "quantize='q8_0'"}
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_repr_shows_it(name, options):
+    try:
+        backend, plain = (getattr(ml, name)(**given) for given in (options, {}))
+    except (ml.errors.DeviceNotAvailable, ImportError) as error:
+        pytest.skip(str(error))
+    for option, value in options.items():
+        said = f"{option}={value!r}"
+        assert SHOWN.get(said, said) in repr(backend)
+    assert "precision" not in repr(plain) and "quantize" not in repr(plain)
+
+
 @every_half
 def test_values_and_gradients_are_near_those_of_autocast(half, backend_name):
     found, _ = run(mixed(backend_name, half))

@@ -1,6 +1,7 @@
 """Every op in every element type, on every backend, against the oracle in float64; promotion.
 
-float64, float32, int64 and bool, with all samples, are those of test_op_matrix.py.
+float64, float32, int64 and bool, with all samples, are those of test_op_matrix.py. `--all-types`
+(`make fuzz`) leaves out none on C and JAX.
 """
 
 import itertools
@@ -15,6 +16,7 @@ from mithril.testing._support import DTYPES, Support, cell
 
 OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
 NARROW = ("float16", "bfloat16", "uint8", "int8", "int16", "int32")
+COMPILE = ("c", "jax")  # each program, which takes a while
 
 
 @pytest.fixture(scope="module")
@@ -24,10 +26,24 @@ def backends():
     return lambda name: made.setdefault(name, ml.get_backend(name))
 
 
+def narrow_types(name, backend_name, all_types):
+    """A half and an integer type of each op in turn, where each program is compiled for a while."""
+    if all_types or backend_name not in COMPILE:
+        return NARROW
+    at = list(OPS).index(name)
+    return NARROW[at % 2], NARROW[2 + at // 2 % 4]
+
+
+def test_all_types_take_their_turn():
+    assert {t for name in OPS for t in narrow_types(name, "c", False)} == set(NARROW)
+    assert narrow_types("add", "cpu", False) == narrow_types("add", "c", True) == NARROW
+
+
 @pytest.mark.parametrize("name", OPS)
-def test_element_types(name, backend_name, backends, support_table):
+def test_element_types(name, backend_name, backends, support_table, request):
     problems = []
-    for dtype, found in op_dtypes.check(backends(backend_name), OPS[name], NARROW).items():
+    types = narrow_types(name, backend_name, request.config.getoption("--all-types"))
+    for dtype, found in op_dtypes.check(backends(backend_name), OPS[name], types).items():
         support_table.note(name, backend_name, dtype, found.told)
         support_table.checks["values of ops in narrow types"] += found.values
         support_table.checks["gradients of ops in halves"] += found.gradients
@@ -94,9 +110,10 @@ def test_types_beside_constants(name, backend_name, check_counts):
     """Floats have the backend's type, whichever operands are constants, and so have gradients."""
     case, problems = CONSTANTS[name], []
     chosen = list(op_constants.variants(case))
-    if backend_name == "jax":  # it compiles each op
-        chosen = chosen[1:2] if OPS[name]["body"] == POINTWISE else []
-    for dtype in ("float16",) if backend_name == "jax" else ("float16", "float32"):
+    compiles = backend_name in COMPILE
+    if compiles:
+        chosen = chosen[1:2] if OPS[name]["body"] == POINTWISE or backend_name == "c" else []
+    for dtype in ("float16",) if compiles else ("float16", "float32"):
         backend = ml.get_backend(backend_name, dtype=dtype)
         for what, constants in chosen:
             found = op_constants.check(backend, case, constants) or {}

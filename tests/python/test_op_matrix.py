@@ -36,8 +36,10 @@ DTYPES = ("float64", "float32")
 # first samples only.
 MOST_SAMPLES = {"numpy": 99, "cpu": 99, "c": 1, "opencl": 1, "cuda": 1, "torch": 99, "jax": 2,
                 "mlx": 99}  # fmt: skip
-# Loops of devices have one text for both; the tests of their backends have models in float32.
-VALUE_DTYPES = {"opencl": ("float64",), "cuda": ("float64",)}
+# Loops of devices and of C have one text for both; the tests of their backends have models in
+# float32.
+VALUE_DTYPES = dict.fromkeys(("c", "opencl", "cuda"), ("float64",))
+GRADIENT_DTYPES = dict.fromkeys(("c", "jax"), ("float64",))
 
 every_op = pytest.mark.parametrize("name", OPS)
 # Those that run the engine's gradients only; the other backends run the same gradient programs.
@@ -188,7 +190,7 @@ def test_gradients_are_slopes(name, engine, backends, check_counts):
 def test_gradients_are_those_of_torch(name, backend_name, backends, check_counts):
     torch_oracle = pytest.importorskip("mithril.testing.torch_oracle")
     problems = []
-    for dtype in DTYPES:
+    for dtype in GRADIENT_DTYPES.get(backend_name, DTYPES):
         backend = backends(backend_name, dtype)
         for case in differentiable_cases(name, backend_name, dtype):
             if dtype == "float32" and case.index > 0:

@@ -2,6 +2,10 @@
 
 # Covers: mithril/optim/optimizers.py
 
+import copy
+import pickle
+import re
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -101,6 +105,83 @@ def test_the_rate_may_be_an_array():
 def test_bad_numbers(make):
     with pytest.raises(ArgumentError):
         make()
+
+
+BAD_NUMBERS = [
+    ("lr", -1, "lr: requires a number of at least 0, got -1"),
+    ("lr", float("nan"), "lr: requires a number of at least 0, got nan"),
+    ("lr", None, "lr: requires a number, got None"),
+    ("lr", "0.5", "lr: requires a number, got '0.5'"),
+    ("lr", np.array([0.1, 0.2]), "lr: requires a number, got"),
+    ("lr", np.array("a"), "lr: requires a number, got"),
+    ("lr", lambda step: 0.1, "lr: requires a number, got"),
+    ("weight_decay", -0.1, "weight_decay: requires a number of at least 0, got -0.1"),
+    ("clip_norm", 0, "clip_norm: requires a number above 0, got 0"),
+    ("clip_value", "a", "clip_value: requires a number, got 'a'"),
+    ("beta1", 1, "beta1: requires a number in [0, 1), got 1"),
+    ("beta2", -0.5, "beta2: requires a number in [0, 1), got -0.5"),
+    ("eps", -1e-8, "eps: requires a number of at least 0, got -1e-08"),
+    ("momentum", 1.5, "momentum: requires a number in [0, 1), got 1.5"),
+    ("nesterov", "yes", "nesterov: requires True or False, got 'yes'"),
+    ("learning_rate", 0.5, "has no attribute 'learning_rate': it is 'lr' here"),
+    ("epsilon", 0.5, "has no attribute 'epsilon'"),
+    ("clip_nrom", 0.5, "has no attribute 'clip_nrom', did you mean 'clip_norm'?"),
+    ("slots", (), "has no attribute 'slots'"),
+]
+
+
+@pytest.mark.parametrize("kind", [ml.optim.SGD, ml.optim.Momentum, ml.optim.Adam, ml.optim.AdamW])
+def test_attributes_are_checked_as_the_constructor_does(kind):
+    opt = kind(lr=0.25)
+    before, text = dict(vars(opt)), repr(opt)
+    for name, value, said in BAD_NUMBERS:
+        if name in before:
+            with pytest.raises((ArgumentError, TypeError), match=re.escape(said)):
+                kind(**{name: value})
+        elif name in ("beta1", "beta2", "eps", "momentum", "nesterov"):  # of other optimizers
+            said = f"{kind.__name__}: has no attribute {name!r}"
+        with pytest.raises(ml.errors.MithrilError, match=re.escape(said)):
+            setattr(opt, name, value)
+        assert vars(opt) == before and repr(opt) == text
+    opt.lr, opt.weight_decay, opt.clip_norm, opt.clip_value = 0, 0.5, 2, None
+    assert (opt.lr, opt.weight_decay, opt.clip_norm, opt.clip_value) == (0, 0.5, 2, None)
+    for twin in (copy.copy(opt), copy.deepcopy(opt), pickle.loads(pickle.dumps(opt))):
+        assert vars(twin) == vars(opt)
+
+
+def test_a_rate_of_a_schedule_may_be_0_or_an_array():
+    opt, params, gradients = ml.optim.SGD(lr=1.0), {"w": np.ones(2)}, {"w": np.full(2, 0.5)}
+    for rate in (0, np.float32(0.5), np.array(0.25)):
+        opt.lr = rate
+        new, _ = opt.update(params, gradients, opt.init(params))
+        np.testing.assert_array_equal(new["w"], 1 - 0.5 * float(rate))
+
+
+@pytest.mark.frameworks
+def test_a_rate_may_be_traced():
+    jax = pytest.importorskip("jax")
+
+    def moved(rate):
+        opt = ml.optim.SGD(lr=rate)
+        opt.lr = rate * 2
+        params, gradients = {"w": np.ones(2, np.float32)}, {"w": np.full(2, 0.5, np.float32)}
+        return opt.update(params, gradients, {"step": 0})[0]["w"]
+
+    np.testing.assert_allclose(jax.jit(moved)(0.25), 0.75)
+
+
+def test_classes_of_users_have_attributes_of_their_own():
+    class Mine(ml.optim.SGD):
+        def __init__(self, gain):
+            super().__init__(lr=0.1)
+            self.gain = gain
+
+    mine = Mine(3)
+    mine.gain = 4
+    assert mine.gain == 4
+    with pytest.raises(ArgumentError, match="lr: requires a number of at least 0"):
+        mine.lr = -1
+    assert mine.lr == 0.1
 
 
 def test_gradients_of_nobody():

@@ -235,3 +235,141 @@ def test_a_registered_gradient_may_be_one_array(many):
     x = np.array([1.0, 2.0], np.float32)
     found = pm.evaluate({"x": x}, output_gradients={"y": np.ones(2, np.float32)}).gradients["x"]
     assert found.tolist() == [3.0, 12.0]
+
+
+# --- wrong signatures and names ------------------------------------------------------------------
+
+
+def evaluated_with_gradient(backend):
+    pm = compiled(one(ml.Tanh()), backend)
+    return pm.evaluate({"x": backend.array(X)}, output_gradients={"y": np.ones_like(X)})
+
+
+@pytest.mark.parametrize(
+    ("method", "got"),
+    [
+        (lambda self: 1, "tanh(): it has no parameter for 'input'"),
+        (lambda self, x, alpha: x, "tanh(x, alpha): nothing is given for 'alpha'"),
+    ],
+)
+def test_a_method_of_the_wrong_signature(base, method, got):
+    Wrong = type("Wrong", (base,), {"tanh": method, "__module__": __name__})
+    with pytest.raises(SignatureError) as error:
+        evaluated_with_gradient(Wrong())
+    assert error.value.message == f"Wrong.tanh: requires the signature tanh(input), got {got}"
+    assert "by the op's names, or by place" in error.value.hint
+
+
+def test_the_signature_tells_operands_and_attributes():
+    class Wrong(ml.NumpyBackend):
+        def cumsum(self, x, along):
+            return x
+
+    wanted = r"requires the signature cumsum\(input, axis\), got cumsum\(x, along\)"
+    with pytest.raises(SignatureError, match=wanted) as error:
+        compiled(one(ml.CumSum()), Wrong()).evaluate({"x": X})
+    assert "leave out what it does not use of axis" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("rule", "got"),
+    [
+        (lambda self, g, x: g, "(g, x)"),
+        (lambda self, g, i, o, alpha: g, "(g, i, o, alpha)"),
+        (lambda self, *, g, i, o: g, "(*, g, i, o)"),
+    ],
+)
+def test_a_gradient_rule_of_the_wrong_signature(base, rule, got):
+    Wrong = type("Wrong", (base,), {"backward_tanh": rule, "__module__": __name__})
+    with pytest.raises(SignatureError) as error:
+        evaluated_with_gradient(Wrong())
+    assert error.value.message == (
+        "Wrong.backward_tanh: requires the signature backward_tanh(grad_output, inputs, outputs),"
+        f" got backward_tanh{got}"
+    )
+    assert "a tuple of the operands and a tuple of the results" in error.value.hint
+
+
+def test_signatures_that_will_do(base):
+    """Operands by place alone, all by place, and parameters that have defaults."""
+    methods = [
+        lambda self, x, /: x * 2,
+        lambda self, *all: all[0] * 2,
+        lambda self, x, by=2: x * by,
+    ]
+    rules = [lambda self, *all: all[0] * 3, lambda self, g, i, o, by=3: g * by,
+             lambda self, g, i, o, **rest: g * 3]  # fmt: skip
+    for method, rule in zip(methods, rules, strict=True):
+        names = {"tanh": method, "backward_tanh": rule, "__module__": __name__}
+        backend = type("Good", (base,), names)()
+        out, gradient = results(compiled(one(ml.Tanh()), backend), backend)
+        np.testing.assert_array_equal(out, X * 2)
+        np.testing.assert_array_equal(gradient, np.full_like(X, 3))
+
+
+def test_a_registered_gradient_of_the_wrong_signature():
+    backend = ml.NumpyBackend()
+    backend.register_function("cube_of_tests", lambda x: x**3)
+    backend.register_function("backward_cube_of_tests", lambda g, x: g)
+    anything = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float])
+    model = ml.Model()
+    model |= ml.Lambda("cube_of_tests", input=anything, output=anything)(input="x", output="y")
+    with pytest.raises(SignatureError, match=r"requires the signature .*inputs, outputs\), got"):
+        results(compiled(model, backend), backend)
+    # What a right one raises goes through.
+    backend.register_function("backward_cube_of_tests", lambda g, i, o: g + "text")
+    with pytest.raises(TypeError, match="ufunc") as error:
+        results(compiled(model, backend), backend)
+    assert not isinstance(error.value, SignatureError)
+
+
+class Misspelt(ml.NumpyBackend):
+    def backward_tahn(self, grad_output, inputs, outputs):
+        return grad_output
+
+    def matmull(self, left, right):
+        return left @ right
+
+    def helper(self):
+        return 1
+
+    def close(self):  # near cos, and no misspelling of it
+        return 1
+
+    def _rellu(self, x):
+        return x
+
+    def get_device(self):
+        return "cpu"
+
+
+def test_names_that_are_almost_those_of_ops():
+    from mithril.errors import MithrilWarning
+    from mithril.execution import own_ops
+
+    said = [
+        "backward_tahn: no op has this name; did you mean backward_tanh?",
+        "matmull: no op has this name; did you mean matmul?",
+    ]
+    assert list(own_ops.misspelt(Misspelt).values()) == said
+    own_ops._names.cache_clear()
+    with pytest.warns(MithrilWarning) as warned:
+        compiled(one(ml.Tanh()), Misspelt())
+    assert [str(w.message) for w in warned] == [f"Misspelt: {text}" for text in said]
+    assert own_ops.misspelt(ml.NumpyBackend) == {}
+
+
+def test_a_gradient_of_what_nothing_has_the_name_of():
+    from mithril.execution import own_ops
+
+    class Idle(ml.NumpyBackend):
+        def backward_of_something(self, grad_output, inputs, outputs):
+            return grad_output
+
+    backend = Idle()
+    assert own_ops.idle_gradients(backend) == {
+        "backward_of_something": "backward_of_something: no op or registered function is called"
+        " like that"
+    }
+    backend.register_function("of_something", lambda x: x)
+    assert own_ops.idle_gradients(backend) == {}

@@ -6,6 +6,7 @@ import io
 import re
 from pathlib import Path
 
+import mithril as ml
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -32,10 +33,19 @@ def needs(found: list[str]) -> list:
     return [pytest.mark.frameworks, *marks] if found else []
 
 
+def require_opencl() -> None:
+    try:
+        ml.OpenCLBackend()
+    except ml.errors.DeviceNotAvailable as error:
+        pytest.skip(error.message)
+
+
 @pytest.mark.parametrize("page", pages())
 def test_the_blocks_of_a_page_run_in_order(page):
     if page.stem == "ggml":
         pytest.importorskip("ggml", reason="ggml-python is not installed")
+    if page.stem == "opencl":
+        require_opencl()
     text = page.read_text(encoding="utf-8")
     blocks = list(BLOCK.finditer(text))
     assert len(blocks) == text.count("```python\n")

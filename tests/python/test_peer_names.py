@@ -14,6 +14,10 @@ from mithril.errors import MithrilError, SignatureError
         ("Dense", "Keras' Dense is ml.Linear(dimension)"),
         ("MSELoss", 'PyTorch\'s MSELoss is ml.SquaredError(reduction="mean")'),
         ("Sequential", "PyTorch's Sequential is ml.Model()"),
+        (
+            "SparseCategoricalCrossentropy",
+            "Keras' SparseCategoricalCrossentropy is ml.CrossEntropy()",
+        ),
         ("Identity", "PyTorch's Identity is ml.Buffer"),
         ("nn", "PyTorch's nn is ml itself"),
         ("Adam", "Adam is ml.optim.Adam"),
@@ -90,6 +94,9 @@ def test_errors_of_properties_are_their_own():
         (lambda: ml.Sum(dim=1), "'dim': it is 'axis' here"),
         (lambda: ml.LSTM(units=8), "'units': it is 'hidden_size' here"),
         (lambda: ml.optim.Adam(learning_rate=0.1), "'learning_rate': it is 'lr' here"),
+        (lambda: ml.CrossEntropy(axis=-1), "'axis': the classes are axis 1 of the input"),
+        (lambda: ml.BatchNorm2D(axis=-1), "'axis': the channels are axis 1 of the input"),
+        (lambda: ml.Conv2D(data_format="channels_last"), "the channels are axis 1 of the input"),
     ],
 )
 def test_of_arguments(make, said):
@@ -117,6 +124,8 @@ def test_the_tables_name_what_there_is():
         assert not hasattr(ml, name), name
     for name in peer_names._MEMBERS:
         assert not hasattr(ml.Connection, name), name
+    for name in peer_names._ON_AXIS_1:
+        assert hasattr(ml, name), name
     members = re.compile(r"\bx\.([a-z_A-Z]+)")
     for here in rows:
         assert all(hasattr(ml.Connection, member) for member in members.findall(here)), here

@@ -3,7 +3,7 @@
 # Covers: mithril/physical/model.py mithril/physical/face.py mithril/physical/evaluation.py
 # Covers: mithril/physical/inputs.py mithril/physical/missing.py mithril/physical/parameters.py
 # Covers: mithril/physical/results.py mithril/physical/binding.py mithril/physical/initial.py
-# Covers: mithril/physical/shortcuts.py
+# Covers: mithril/physical/shortcuts.py mithril/physical/parting.py
 """Evaluating compiled models: values, gradients, parameters, conversions, errors."""
 
 import concurrent.futures
@@ -314,6 +314,19 @@ def test_bad_cotangents(backend, request_, error):
         pm.evaluate(params(backend), {"input": X}, output_gradients=request_)
 
 
+@pytest.mark.parametrize("shapes", [{"input": [5, 3]}, None])
+def test_wrt_without_gradients_is_refused(backend, shapes):
+    pm = ml.compile(model(), backend, data_keys={"input"}, shapes=shapes)
+    own, data = params(backend), {"input": X}
+    for more in ({}, {"output_gradients": False}, {"lazy": True}, {"fetch": ["h"]}):
+        for wrt in (["nope"], ["input"], "input"):
+            with pytest.raises(ArgumentError, match="and no gradients are wanted") as caught:
+                pm.evaluate(own, data, wrt=wrt, **more)
+            assert "output_gradients=" in caught.value.hint
+        assert "output" in pm.evaluate(own, data, wrt=[], **more)
+        assert "output" in pm.evaluate(own, data, **more)
+
+
 def test_inference_has_no_gradients(backend):  # K56
     pm = ml.compile(model(), backend, inference=True)
     with pytest.raises(UnsupportedError, match="inference=True"):
@@ -418,6 +431,61 @@ def test_statistics_and_state(backend, mode):  # K60
     np.testing.assert_array_equal(y, backend.to_numpy(same.outputs["y"]))
     with pytest.raises(KeyNotFound, match="initial_state"):
         pm.evaluate(params, {"x": x})
+
+
+def with_statistics(mode, backend=None):
+    m = ml.Model()
+    m |= ml.Linear(3)(input="x", weight="w", bias="b", output="h")
+    m |= ml.BatchNorm1D(name="bn")(input="h", output="n")
+    m |= ml.Dropout(0.5)(input="n", output="y")
+    options = {"data_keys": {"x"}, "shapes": {"x": [None, 2]}, "naming": "path", "mode": mode}
+    return ml.compile(m, backend or ml.NumpyBackend(), **options)
+
+
+def test_parameters_and_state_of_one_dictionary_are_parted(tmp_path):
+    trained, served = with_statistics("train"), with_statistics("eval")
+    params, state = trained.randomize_params(0), trained.initial_state(3)
+    state = trained.evaluate(params, {"x": rng.normal(size=(8, 2))}, state=state).state
+    ml.formats.write_safetensors(tmp_path / "net", {**params, **state})
+    arrays = ml.formats.read_safetensors(tmp_path / "net")
+    again, kept = trained.split_state(arrays)
+    assert set(again) == {"w", "b", "bn.weight", "bn.bias"}
+    assert set(kept) == {"bn.running_mean", "bn.running_var", "rng_key"}
+    assert all(np.array_equal(kept[name], state[name]) for name in kept)
+    everything, nothing = served.split_state(arrays)  # the key of random numbers is of no use
+    assert set(everything) == {*params, "bn.running_mean", "bn.running_var"} and nothing == {}
+    served.evaluate(everything, {"x": np.ones((1, 2))})
+    with pytest.raises(KeyNotFound, match="no parameter named '(bn.run|rng_key)") as error:
+        trained.export_c(tmp_path / "c", params=arrays, shapes={"x": [1, 2]})
+    assert "pm.split_state" in error.value.hint
+    served.export_c(tmp_path / "c", params=everything, shapes={"x": [1, 2]})
+    del arrays["rng_key"]
+    np.testing.assert_array_equal(
+        trained.split_state(arrays)[1]["rng_key"], trained.initial_state(0)["rng_key"]
+    )
+
+
+def test_what_cannot_be_parted_is_named():
+    pm = with_statistics("train")
+    arrays = {**pm.randomize_params(0), **pm.initial_state()}
+    with pytest.raises(KeyNotFound, match=r"no 'bn.weights', did you mean 'bn.weight'\?"):
+        pm.split_state({**arrays, "bn.weights": np.ones(3)})
+    for name in ("bn.running_var", "w"):
+        with pytest.raises(KeyNotFound, match=f"split_state: arrays must have '{name}'"):
+            pm.split_state({key: value for key, value in arrays.items() if key != name})
+    with pytest.raises(ml.errors.SignatureError, match="requires a dictionary"):
+        pm.split_state([1])
+
+
+def test_a_state_among_parameters_beside_another_one_warns():
+    pm = with_statistics("train")
+    params, state = pm.randomize_params(0), pm.initial_state()
+    both = {**params, "bn.running_mean": np.ones(3)}
+    with pytest.warns(ml.errors.UnusedParamsWarning, match="'bn.running_mean', which is read from"):
+        pm.evaluate(both, {"x": np.ones((4, 2))}, state=state)
+    pm = with_statistics("train")
+    with pytest.warns(ml.errors.UnusedParamsWarning, match="'bn.running_mean', which is read from"):
+        pm.predict(both, {"x": np.ones((4, 2))}, state=state)
 
 
 def dropped(p=0.5, mode=None, layer=None):

@@ -198,6 +198,151 @@ def test_constants_are_kept():
         np.testing.assert_array_equal(out, [2.0, -3.0])
 
 
+def crossed() -> tuple[ml.Model, ml.Model]:
+    """y = b - a; the model, and its part whose keys are called the other way round."""
+    model, part = ml.Model(), ml.Model()
+    part |= ml.Subtract()("a", "b", output="y")
+    model |= part(a="b", b="a", y="y")
+    model.expose_keys("y")
+    return model, part
+
+
+SIZES = {"shapes": {"a": [2], "b": [2]}}
+OF_WIRES = [
+    lambda part: {"trainable_keys": [part.a], "data_keys": ["a"], **SIZES},
+    lambda part: {"data_keys": {part.a}, "shapes": {part.a: [2], part.b: [None]}},
+    lambda part: {"constant_keys": {part.a: np.array([5.0, 7.0], "float32")}, "data_keys": ["a"]},
+    lambda part: {"types": {part.a: ml.Tensor[int]}, **SIZES},
+    lambda part: {"types": {part.a: ml.float64}, "trainable_keys": ["a", "b"], **SIZES},
+]
+
+
+@pytest.mark.parametrize("name", BACKENDS[:3])
+@pytest.mark.parametrize("options", OF_WIRES)
+@pytest.mark.parametrize("copied", COPIES)
+def test_wires_of_options_are_the_same_in_a_copy(name, options, copied):
+    model, part = crossed()
+    pm = ml.compile(model, getattr(ml, name)(), **options(part))
+    again = copied(pm)
+    for keys in ("input_keys", "data_keys", "trainable_keys", "param_keys", "shapes"):
+        assert getattr(again, keys) == getattr(pm, keys)
+    assert str(again.graph) == str(pm.graph)
+    dtypes = [{k: v.dtype for k, v in p.randomize_params(0).items()} for p in (pm, again)]
+    assert dtypes[0] == dtypes[1]
+    values = {"a": np.array([1, 2], "int32"), "b": np.array([5, 7], "int32")}
+    for compiled in (pm, again):
+        given = [
+            {k: compiled.backend.array(values[k]) for k in keys}
+            for keys in (compiled.param_keys, compiled.data_keys)
+        ]
+        out = compiled.backend.to_numpy(compiled.evaluate(*given)["y"])
+        np.testing.assert_array_equal(out, [4, 5])
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("copied", COPIES)
+def test_outputs_that_wires_discard_stay_discarded(copied):
+    model, part = ml.Model(), ml.Model()
+    part |= ml.Relu()(input="x", output="p")
+    part |= ml.Buffer()(input="x", output="q")
+    part.expose_keys("p", "q")
+    model |= part(x="x", p="q", q="p")
+    model.expose_keys("p", "q")
+    pm = ml.compile(model, ml.CpuBackend(), discard_keys={part.p}, data_keys={"x"})
+    out = copied(pm).evaluate({}, {"x": np.array([2.0, -3.0], "float32")})
+    assert list(out) == ["p"]
+    np.testing.assert_array_equal(out["p"], [2.0, -3.0])
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("copied", COPIES)
+def test_wires_without_a_name_are_the_same_in_a_copy(copied):
+    model, first, second = ml.Model(), ml.Linear(3), ml.Linear(2)
+    model |= first(input="x", output="h")
+    model |= second(input="h", output="y")
+    model.expose_keys("y")
+    pm = ml.compile(
+        model,
+        ml.CpuBackend(),
+        data_keys={"x", second.bias},
+        constant_keys={first.bias: np.array([1.0, 2.0, 3.0], "float32")},
+        shapes={first.input: [2, 3], second.weight: [2, 3]},
+        safe_names=False,
+    )
+    again = copied(pm)
+    assert again.data_keys == pm.data_keys and set(pm.data_keys) == {"x", "bias_1"}
+    assert again.input_keys == {"x", "weight_0", "bias_0", "weight_1", "bias_1"}
+    weights = {"weight_0": 2 * np.eye(3, dtype="f4"), "weight_1": np.ones((2, 3), "f4")}
+    out = again.evaluate(weights, {"x": X, "bias_1": np.array([0.5, -0.5], "f4")})["y"]
+    want = (2 * X.astype("f8") + [1, 2, 3]).sum(1, keepdims=True) + [0.5, -0.5]
+    np.testing.assert_allclose(out, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", BACKENDS[:3])
+@pytest.mark.parametrize("options", [{}, {"naming": "path"}, {"use_short_namings": False}])
+@pytest.mark.parametrize("copied", COPIES)
+def test_bound_parameters_without_a_name_are_kept(name, options, copied):
+    backend = getattr(ml, name)()
+    pm = ml.compile(network(), backend, data_keys={"x"}, shapes={"x": [None, 3]}, **options)
+    params = pm.randomize_params(0)
+    host = {key: backend.to_numpy(value) for key, value in params.items()}
+    names = sorted(params, reverse=True)
+    for bound in (pm.bind(params), pm.bind({names[0]: params[names[0]]})):
+        again = copied(bound)
+        assert again.input_keys == bound.input_keys == {"x", *names}
+        rest = {key: again.backend.array(host[key]) for key in again.param_keys}
+        out = again.backend.to_numpy(again.evaluate(rest, {"x": again.backend.array(X)})["y"])
+        np.testing.assert_allclose(out, by_hand(host, names), rtol=1e-5, atol=1e-6)
+
+
+def products() -> ml.Model:
+    """y = x @ v @ w.T, z = x @ s + sum(s), so that not only a product reads s."""
+    model = ml.Model()
+    model |= ml.MatMul()(left="x", right="v", output="h")
+    model |= ml.Linear(48, use_bias=False)(input="h", weight="w", output="y")
+    model |= ml.MatMul()(left="x", right="s", output="p")
+    model |= ml.Add()(left="p", right=ml.IOKey("s").sum(), output="z")
+    model.expose_keys("y", "z")
+    return model
+
+
+@pytest.mark.parametrize("name", BACKENDS[:3])
+@pytest.mark.parametrize("weights", ["int4", "int8", "int16", "bfloat16"])
+@pytest.mark.parametrize("by_option", [False, True])
+@pytest.mark.parametrize("copied", COPIES)
+def test_weights_in_few_bits_have_the_same_bits_in_a_copy(name, weights, by_option, copied):
+    rng = np.random.default_rng(3)
+    sizes = {"v": (256, 96), "w": (48, 96), "s": (256, 64)}
+    shapes = {"x": [5, 256], **{key: list(size) for key, size in sizes.items()}}
+    backend = getattr(ml, name)()
+    options = {"quantize": weights} if by_option else {}
+    pm = ml.compile(
+        products(), backend, data_keys={"x"}, trainable_keys=set(sizes), shapes=shapes, **options
+    )
+    params = {key: rng.normal(size=size).astype("float32") for key, size in sizes.items()}
+    data = {"x": backend.array(rng.normal(size=(5, 256)).astype("float32"))}
+    given = {key: backend.array(value) for key, value in params.items()}
+    bound = pm.bind(given) if by_option else pm.bind(given, weights=weights)
+    again = copied(bound)
+    for compiled in (again, copied(again)):
+        for out in ("y", "z"):
+            want, got = (backend.to_numpy(p.evaluate({}, data)[out]) for p in (bound, compiled))
+            np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.device
+def test_a_copy_keeps_weights_in_few_bits_only():
+    shapes = {"x": [1, 512], "v": [512, 512]}
+    model = ml.Model()
+    model |= ml.MatMul()(left="x", right="v", output="y")
+    pm = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, trainable_keys={"v"}, shapes=shapes)
+    bound = pm.bind(pm.randomize_params(0), weights="int8")
+    for copied in COPIES:
+        again = copied(bound)
+        assert str(again.graph) == str(bound.graph)
+        assert again.memory_plan().constants == bound.memory_plan().constants
+
+
 @pytest.mark.parametrize(
     "value", [[1.0, 2.5], [[1, 2], [3, 4]], [True, False], np.ones(3, "float16"), 3.0]
 )
@@ -282,7 +427,7 @@ if __name__ == "__main__":
 def test_other_processes(tmp_path):
     pytest.importorskip("joblib")
     (tmp_path / "script.py").write_text(SCRIPT)
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run(
         [sys.executable, tmp_path / "script.py"],
         capture_output=True,

@@ -134,6 +134,54 @@ def test_what_is_not_bound_is_rounded_still(name):
         np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-3)
 
 
+def rounded_products(w, v, b, x, weights):
+    """The results of `products` in float64, for weights as few bits stand for them."""
+    return (x.astype(np.float64) @ rounded(w, weights)) @ rounded(
+        np.ascontiguousarray(v.T), weights
+    ) + b
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("name", (*BACKENDS, "opencl"))
+def test_constants_count_as_weights(name, weights):
+    backend = backend_of(name)
+    for turned in (True, False):
+        w, params, x = case(64, turned)
+        want = rounded_products(w, params["v"], params["b"], x, weights)
+        shapes = {"x": list(x.shape)}
+        for constants in ({"w"}, {"v"}, {"w", "v"}, {"w", "v", "b"}):
+            given = {key: backend.array(params[key]) for key in constants}
+            rest = {key: backend.array(params[key]) for key in params.keys() - constants}
+            pm = ml.compile(products(turned), backend, data_keys={"x"}, shapes=shapes,
+                            trainable_keys={"w"} - constants, constant_keys=given,
+                            quantize=weights)  # fmt: skip
+            for one, own in ((pm, rest), (pm.bind(rest), {})):
+                got = backend.to_numpy(one.evaluate(own, {"x": backend.array(x)})["y"])
+                np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("name", ["numpy", "cpu", "torch", "mlx"])
+def test_numbers_of_the_model_count_as_weights(name):
+    """A matrix that the model itself brings, and one by a connection whose key has no name."""
+    backend = backend_of(name)
+    w, v, b, x = drawn(64, 48), drawn(40, 48), drawn(40), drawn(5, 64)
+    model, last = ml.Model(), ml.Linear(40, use_bias=False)
+    model |= ml.MatrixMultiply()(left="x", right=ml.Tensor(w), output="h")
+    model |= last(input="h", output="z")
+    model |= ml.Add()(left="z", right="b", output="y")
+    model.expose_keys("y")
+    pm = ml.compile(model, backend, data_keys={"x"}, trainable_keys={"b"}, quantize="int8",
+                    shapes={"x": [5, 64], "b": [40]}, constant_keys={last.weight: v})  # fmt: skip
+    want = rounded_products(w, v, b, x, "int8")
+    for one, own in ((pm, {"b": b}), (pm.bind({"b": b}), {})):
+        got = backend.to_numpy(one.evaluate(own, {"x": x})["y"])
+        np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5 * np.abs(want).max())
+    report = pm.quantization_report({"b": b}, {"x": x})
+    assert [row.shape for row in report.weights] == [(40, 48)]
+    off = np.abs(want - ((x.astype(float) @ w) @ v.T + b)).max()
+    assert report.outputs[0].largest == pytest.approx(off, rel=1e-3)
+
+
 def test_weights_that_change_are_rounded_again():
     w, params, x = case(64, True)
     pm = compiled(ml.CpuBackend(), True, params["w"], x, quantize="int8")
@@ -179,6 +227,29 @@ def test_the_report_says_what_it_costs(name):
     assert "w [48, 64] int4 (4.5 bits): relative error" in str(report)
 
 
+@pytest.mark.parametrize("name", ["numpy", "cpu", "torch"])
+def test_the_report_has_constants_beside_parameters(name):
+    backend = backend_of(name)
+    w, params, x = case(64, True)
+    want = compiled(backend, True, params["w"], x, quantize="int4").quantization_report(
+        params, {"x": x}
+    )
+    shapes = {"x": list(x.shape)}
+    for constants in ({"w"}, {"v", "b"}, {"w", "v", "b"}):
+        rest = {key: params[key] for key in params.keys() - constants}
+        given = {key: params[key] for key in constants}
+        for known in (shapes, {}):
+            pm = ml.compile(products(True), backend, data_keys={"x"}, shapes=known,
+                            constant_keys=given, quantize="int4")  # fmt: skip
+            got = pm.quantization_report(rest, {"x": x})
+            assert got.weights == want.weights
+            assert got.outputs[0].relative == pytest.approx(want.outputs[0].relative, rel=1e-5)
+    # What bind packs is not known any more; the rest is.
+    part = compiled(backend, True, params["w"], x, quantize="int4").bind({"w": params["w"]})
+    rest = {key: params[key] for key in ("v", "b")}
+    assert part.quantization_report(rest, {"x": x}).weights == want.weights[1:]
+
+
 def test_plans_tell_of_themselves():
     w, params, x = case(64, True)
     pm = compiled(ml.CpuBackend(), True, params["w"], x, quantize="int8")
@@ -217,8 +288,12 @@ def test_what_is_refused():
     pm = refused(ml.NumpyBackend(), quantize="int8")
     with pytest.raises(UnsupportedError, match="no gradients, the weights are kept as int8"):
         pm.evaluate(params, {"x": x}, output_gradients={"y": np.ones((5, 40), np.float32)})
+    plain = refused(ml.NumpyBackend())
     with pytest.raises(UnsupportedError, match="keeps weights as they are"):
-        pm.bind(params).quantization_report({}, {"x": x})
+        plain.quantization_report(params, {"x": x})
+    for bound in (pm.bind(params), plain.bind(params, weights="int8")):
+        with pytest.raises(UnsupportedError, match="the weights are bound as int8, and what they"):
+            bound.quantization_report({}, {"x": x})
 
 
 @pytest.mark.parametrize("name", ["numpy", "cpu", "ggml"])

@@ -478,6 +478,52 @@ def test_mlx_keeps_less(jit):
         np.testing.assert_allclose(np.array(shrunk[key]), np.array(gradient), rtol=1e-5, atol=1e-8)
 
 
+def drawing():
+    """Dropout, weights of attention that are dropped, and numbers that are drawn."""
+    model = ml.Model()
+    model |= ml.Linear(8)(input="x", output="a")
+    model |= ml.Dropout(0.5)(input="a", output="b")
+    model |= ml.DropoutAttention(0.3)(query="b", key="b", value="b", output="c")
+    model |= ml.Randn([4, 8])(output="noise")
+    model |= ml.Rand([4, 8])(output="share")
+    model |= ml.RandInt([4, 8], low=0, high=5)(output="count")
+    c, noise, share, count = (getattr(model, name) for name in ("c", "noise", "share", "count"))
+    drawn = c * share + noise * c.sin() + count.cast(ml.float32) * c
+    model |= ml.Buffer()(input=drawn, output="drawn")
+    model |= ml.Linear(2)(input="drawn", output="y")
+    model.expose_keys("y")
+    train = ml.TrainModel(model)
+    train.add_loss(ml.SquaredError(), input="y", target="t")
+    return train, {"x": floats(4, 8), "t": floats(4, 2)}
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("jit", [False, True])
+def test_mlx_draws_again_what_it_drew(jit):
+    pytest.importorskip("mlx.core")
+    model, data = drawing()
+
+    def compiled_for(backend, **options):
+        shapes = {key: x.shape for key, x in data.items()}
+        return ml.compile(model, backend, data_keys=set(data), shapes=shapes, **options)
+
+    def results(backend, **options):
+        pm = compiled_for(backend, **options)
+        params = {key: np.asarray(x) for key, x in start.items()}
+        found = pm.evaluate(params, data, state=pm.initial_state(seed=3), output_gradients=True)
+        return [{key: np.array(x) for key, x in part.items()} for part in found]
+
+    start = compiled_for(ml.CpuBackend()).randomize_params(3)
+    wanted = results(ml.CpuBackend())
+    for options in ({}, {"gradient_checkpointing": True}):
+        found = results(ml.MlxBackend(), jit=jit, **options)
+        assert set(wanted[1]) == set(start)
+        for part, other in zip(found, wanted, strict=True):
+            assert part.keys() == other.keys()
+            for key, value in other.items():
+                np.testing.assert_allclose(part[key], value, rtol=2e-4, atol=2e-4, err_msg=key)
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize("package, backend, error, options, message", [
     ("torch", "TorchBackend", ArgumentError, {"autodiff": "framework"}, "only the engine's"),

@@ -9,6 +9,7 @@ import weakref
 import mithril as ml
 import numpy as np
 import pytest
+from formats.loading import SANITIZED
 from mithril.errors import KeyNotFound, MithrilError
 
 BACKENDS = [ml.CpuBackend, ml.NumpyBackend]
@@ -272,4 +273,4 @@ def test_compiling_and_editing_by_turns_does_not_grow(memory_growth=256 * 1024):
     for i in range(1000):
         turn((ml.Relu, ml.Sine)[i % 2])
     gc.collect()
-    assert resident() - before < memory_growth
+    assert resident() - before < memory_growth or SANITIZED

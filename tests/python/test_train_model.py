@@ -102,6 +102,90 @@ def test_metrics_do_not_count():
     np.testing.assert_allclose(outputs["final_cost"], ((Y - T) ** 2).mean())
 
 
+def scorer():
+    """Scores [b, t, 3] of places [b, t, 2]."""
+    model = ml.Model()
+    model |= ml.Linear(3, name="head")(input="x", output="scores")
+    return model
+
+
+def turned_in_front_of(loss):
+    model = ml.Model()
+    model |= ml.Transpose((0, 2, 1))(input="input", output="turned")
+    model |= loss(input="turned", target="target", output="output")
+    model.expose_keys("output")
+    return model
+
+
+def of_operators(train):
+    turned = train.scores.transpose((0, 2, 1))
+    train.add_loss(ml.CrossEntropy(), input=turned, target="target")
+
+
+def of_a_call(train):
+    turned = ml.Transpose((0, 2, 1))("scores")
+    train.add_loss(ml.CrossEntropy(), input=turned, target="target")
+
+
+def of_a_wire(train):
+    train |= ml.Transpose((0, 2, 1))(input="scores", output="turned")
+    train.add_loss(ml.CrossEntropy(), input="turned", target="target")
+
+
+def of_a_model(train):
+    loss = turned_in_front_of(ml.CrossEntropy())
+    train.add_loss(loss, input="scores", target="target")
+
+
+def of_rows(train):
+    rows, classes = train.scores.reshape((-1, 3)), ml.Flatten(start_dim=0)("target")
+    train.add_loss(ml.CrossEntropy(), input=rows, target=classes)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("add", [of_operators, of_a_call, of_a_wire, of_a_model, of_rows])
+def test_a_loss_reads_what_is_computed_from_an_output(add):
+    train = ml.TrainModel(scorer())
+    add(train)
+    pm = ml.compile(
+        train,
+        ml.NumpyBackend(dtype="float64"),
+        data_keys={"x", "target"},
+        shapes={"x": ["b", "t", 2], "target": ["b", "t"]},
+        naming="path",
+    )
+    x, classes = rng.normal(size=(4, 3, 2)), rng.integers(0, 3, (4, 3))  # t is the classes' number
+    weight, bias = rng.normal(size=(3, 2)), rng.normal(size=3)
+
+    def cost(w):
+        scores = x @ w.T + bias
+        log_sums = np.log(np.exp(scores).sum(-1))
+        return (log_sums - np.take_along_axis(scores, classes[..., None], -1)[..., 0]).mean()
+
+    params, data = {"head.weight": weight, "head.bias": bias}, {"x": x, "target": classes}
+    assert set(pm.param_keys) == set(params)
+    outputs, gradients = pm.evaluate(params, data, output_gradients=True)
+    np.testing.assert_allclose(outputs["final_cost"], cost(weight))
+    np.testing.assert_allclose(gradients["head.weight"][1, 1], slope(cost, weight, (1, 1)))
+
+
+def test_a_loss_that_no_output_is_in():
+    train = wrapped()
+    train |= ml.Tanh()(input="x", output="squashed")
+    before, call = train.to_json(), ml.Sine()("x")
+    for target in (call, [call, "squashed"], "squashed"):
+        with pytest.raises(KeyNotFound, match="must be an output of the model \\('y'\\)"):
+            train.add_loss(ml.SquaredError(), input=target, target="target")
+        assert train.to_json() == before
+    train |= call  # it is as free as before
+    train = wrapped()  # what operators make is known when it is taken in
+    train.add_loss(ml.SquaredError(), input=train.x * 2, target="target")
+    before = train.to_json()
+    with pytest.raises(KeyNotFound, match="no output of the model \\('y'\\) is in SquaredError"):
+        ml.compile(train, ml.NumpyBackend(), data_keys={"x", "target"})
+    assert train.to_json() == before
+
+
 def test_what_is_refused():
     train = wrapped()
     with pytest.raises(KeyNotFound, match="'target' of"):
@@ -703,3 +787,15 @@ def test_terms_and_the_trained_model_are_not_taken_out_from_under_the_cost():
     assert outputs["final_cost"] == pytest.approx(
         np.mean((Y - T) ** 2) + 0.1 * 0.5 * (W**2).sum() / T.size
     )
+
+
+def test_what_a_term_of_a_copy_is_made_of_stays():
+    train = wrapped()
+    train.add_loss(ml.SquaredError(), input="y", target="target")
+    steps = [ml.Absolute(), ml.Max()]
+    train.add_metric(ml.AbsoluteError(name="error"), steps, input="y", target="target")
+    train |= ml.Tanh(name="apart")(input="y", output="squashed")
+    twin = train.clone()
+    with pytest.raises(UnsupportedError, match="is a part of AbsoluteError"):
+        twin.remove("error")
+    twin.remove("apart")

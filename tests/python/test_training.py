@@ -1,6 +1,6 @@
 """What stands around training: predictions, frozen parameters, clipped gradients, the loop."""
 
-# Covers: mithril/training/loop.py
+# Covers: mithril/training/loop.py mithril/training/batches.py
 
 import mithril as ml
 import numpy as np
@@ -348,13 +348,81 @@ def test_callbacks_see_metrics_and_end_the_training():
     np.testing.assert_allclose(seen[0].metrics["rows"], (4 * 4 + 2 * 2) / 6)
 
 
+@pytest.mark.parametrize("as_files_give", [False, True])
+def test_train_model_goes_on(backend, as_files_give):
+    """Two epochs at once are one and one more, to the bit, with statistics and dropout."""
+    optimizer = ml.optim.Adam(0.05)
+
+    def trained(epochs, **known):
+        pm, seen = compiled(training(), backend, optimizer=optimizer), []
+        calls = [seen.append]
+        return train_model(pm, backend, BATCHES, epochs=epochs, callbacks=calls, **known), seen[-1]
+
+    def of_numpy(nest):
+        if isinstance(nest, dict):
+            return {key: of_numpy(value) for key, value in nest.items()}
+        return np.array(nest if isinstance(nest, int) else backend.to_numpy(nest))
+
+    want, _ = trained(2)
+    params, epoch = trained(1)
+    known = {"params": epoch.params, "opt_state": epoch.opt_state, "state": epoch.state}
+    known = of_numpy(known) if as_files_give else known
+    got, last = trained(1, **known)
+    assert int(last.opt_state["step"]) == 2 * len(BATCHES)
+    for name, value in want.items():
+        np.testing.assert_array_equal(backend.to_numpy(got[name]), backend.to_numpy(value))
+    # What it returned has the statistics, and a training goes on from them.
+    pm = compiled(training(), backend, optimizer=optimizer)
+    after = train_model(pm, backend, [(X, T)], params=params)["running_mean"]
+    first = {name: backend.to_numpy(value) for name, value in params.items()}
+    means = (X @ first["weight_0"].T + first["bias_0"]).mean(0)
+    want = 0.9 * first["running_mean"] + 0.1 * means
+    np.testing.assert_allclose(backend.to_numpy(after), want, rtol=1e-4, atol=1e-6)
+    with pytest.raises(ArgumentError, match="'running_mean' is in params and in state"):
+        trained(1, params=params, state=pm.initial_state())
+    with pytest.raises(KeyNotFound, match="state must have 'running_var'"):
+        trained(1, params=epoch.params, state={"running_mean": params["running_mean"]})
+
+
+def test_pairs_of_a_train_model_are_its_input_and_what_its_cost_reads():
+    backend = ml.NumpyBackend(dtype="float64")
+    pm = compiled(training(plain()), backend, optimizer=ml.optim.SGD(0.1))
+    pairs = train_model(pm, backend, [(X, T)], params=start())
+    named = train_model(pm, backend, [(X, T)], params=start(), target="t")
+    want = train_model(pm, backend, [DATA], params=start())
+    for key, value in want.items():
+        np.testing.assert_array_equal(pairs[key], value)
+        np.testing.assert_array_equal(named[key], value)
+
+
+def test_a_backend_like_the_models_is_taken():
+    pm = ml.compile(plain(), ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [None, 3]})
+    sgd, same = ml.optim.SGD(0.1), ml.NumpyBackend("cpu", ml.float32)
+    want = train_model(pm, pm.backend, BATCHES, optimizer=sgd)
+    got = train_model(pm, same, BATCHES, optimizer=sgd)
+    assert all(np.array_equal(got[key], want[key]) for key in want)
+
+
 def test_what_train_model_refuses():
     backend = ml.NumpyBackend()
     pm = ml.compile(plain(), backend, data_keys={"x"}, shapes={"x": [None, 3]})
     costs = compiled(training(plain()), backend)
     for arguments, options, kind, text in (
         ((plain(), backend, BATCHES), {}, SignatureError, "a compiled model"),
-        ((pm, ml.NumpyBackend(), BATCHES), {}, ArgumentError, "was compiled for"),
+        ((pm, ml.CpuBackend(), BATCHES), {}, ArgumentError, "compiled for NumpyBackend.*got CpuB"),
+        ((pm, 3, BATCHES), {}, ArgumentError, "was compiled for NumpyBackend.*, got 3"),
+        (
+            (pm, ml.NumpyBackend(seed=5), BATCHES),
+            {},
+            ArgumentError,
+            "model's has seed=0, this one seed=5",
+        ),
+        ((costs, backend, [(X, T, T)]), {}, ArgumentError, "for a model with one input a pair"),
+        ((pm, backend, BATCHES), {"params": {"w": X}}, KeyNotFound, "params must have 'b'"),
+        ((pm, backend, BATCHES), {"opt_state": {"step": 1}}, KeyNotFound, "no 'm' of 'w'"),
+        ((pm, backend, BATCHES), {"opt_state": 3}, ArgumentError, "opt_state must be what"),
+        ((pm, backend, BATCHES), {"state": {"mean": X}}, KeyNotFound, "no state named 'mean'"),
+        ((pm, backend, BATCHES), {"state": 3}, SignatureError, "state: requires a dictionary"),
         ((pm, backend, []), {}, ArgumentError, "no batches"),
         ((pm, backend, iter(BATCHES)), {}, ArgumentError, "only once"),
         ((pm, backend, 3), {}, SignatureError, "requires batches"),

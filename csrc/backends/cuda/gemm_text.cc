@@ -16,7 +16,8 @@ using device::put;
 using device::Taps;
 
 constexpr int64_t kTile = 64;
-constexpr int kThreads = 256;
+
+int64_t tiles(int64_t size) { return (size + kTile - 1) / kTile; }
 
 // What a thread does with its place q: no place behind the last is taken, as 0 * 0 has a sign.
 constexpr const char* kSums = R"(
@@ -68,7 +69,10 @@ RIGHT
       for (int b = 0; b < 4; ++b) {
         const m_i64 i = i0 + top + a, j = j0 + side + 16 * b;
         const m_i64 column = j;
-        if (i < HEIGHT && j < WIDTH) a2[at_c + i * C_ROW + C_COLUMN] = total[a][b];
+        if (i < HEIGHT && j < WIDTH) {
+          a2[at_c + i * C_ROW + C_COLUMN] = total[a][b];
+FINISH
+        }
       }
   }
 )";
@@ -114,8 +118,8 @@ std::string right(const Product& product) {
 
 }  // namespace
 
-device::ProductText print_gemm(const Product& product) {
-  const int64_t rows = (product.m + kTile - 1) / kTile, columns = (product.n + kTile - 1) / kTile;
+device::ProductText print_gemm(const Product& product, const plan::RegisterTile& /*tile*/) {
+  const int64_t rows = tiles(product.m), columns = tiles(product.n);
   const bool is_double = product.dtype == core::DType::kFloat64;
   // Neighbours among threads read what lies side by side.
   const bool left_by_rows = product.left_row == "i * 1";
@@ -125,6 +129,8 @@ device::ProductText print_gemm(const Product& product) {
   std::string text = kSums + std::string(kText) + "#undef M_SUMS\n";
   put(text, "RIGHT", right(product));
   put(text, "BEGINS", product.begins);
+  put(text, "FINISH",
+      product.has_epilogue ? "          M_FINISH(at_c + i * C_ROW + C_COLUMN, 1);" : "");
   put(text, "LEFT_Q", left_by_rows ? "e / 64" : "e % 16");
   put(text, "LEFT_R", left_by_rows ? "e % 64" : "e / 16");
   put(text, "RIGHT_Q", right_by_places ? "e % 16" : "e / 64");
@@ -144,7 +150,11 @@ device::ProductText print_gemm(const Product& product) {
   put(text, "FMA", is_double ? "__fma_rn" : "__fmaf_rn");
   std::string memory = kMemory;
   put(memory, "REAL", real);
-  return {std::move(memory), std::move(text), product.batches * rows * columns, kThreads};
+  return {std::move(memory), std::move(text)};
+}
+
+int64_t gemm_units(const Product& product) {
+  return product.batches * tiles(product.m) * tiles(product.n);
 }
 
 }  // namespace mithril::cuda

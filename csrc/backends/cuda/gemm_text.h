@@ -4,7 +4,11 @@
 
 namespace mithril::cuda {
 
-/// Units of the work are tiles of 64 rows by 64 columns of a batch, for 256 threads each.
-device::ProductText print_gemm(const device::Product& product);
+constexpr int kGemmThreads = 256;
+
+/// The tiles of registers are fixed.
+device::ProductText print_gemm(const device::Product& product, const plan::RegisterTile& tile);
+/// Units of the work are tiles of 64 rows by 64 columns of a batch, for kGemmThreads each.
+int64_t gemm_units(const device::Product& product);
 
 }  // namespace mithril::cuda

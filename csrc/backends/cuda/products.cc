@@ -6,11 +6,11 @@
 namespace mithril::cuda {
 namespace {
 
-using Rows = device::ProductRows<print_gemm>;
+constexpr device::ProductLanguage kLanguage = {print_gemm, gemm_units, kGemmThreads};
+using Rows = device::ProductRows<kLanguage>;
 constexpr select::KernelDef kKernels[] = {
-    Rows::matmul("cuda.matmul"),
-    Rows::conv2d("cuda.conv2d"),
-    Rows::conv2d_dx("cuda.conv2d_dx"),
+    Rows::matmul("cuda.matmul"),          Rows::conv2d("cuda.conv2d"),
+    Rows::conv2d_dx("cuda.conv2d_dx")[0], Rows::conv2d_dx("cuda.conv2d_dx")[1],
     Rows::conv2d_dw("cuda.conv2d_dw"),
 };
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "plan/call.h"
+
 namespace mithril::device {
 
 struct Dialect {
@@ -30,6 +32,7 @@ struct PrintOptions {
   int64_t chunk = 512;           // elements between a loop and its reductions
   bool is_vectored = false;      // whether loops are printed for vectors of 16
   int threads_of_rows = 0;       // that do a long row together; 0: a row is one thread's
+  plan::RegisterTile tile = {};  // of products
 };
 
 }  // namespace mithril::device

@@ -113,6 +113,10 @@ core::Status Executable::prepare(const PlanCode& code) {
     const StepCode& step = code.steps[at];
     prepared.host.emplace_back();
     prepared.kernels.push_back(nullptr);
+    prepared.chains.push_back(nullptr);
+    if (step.chain != nullptr) {
+      MITHRIL_ASSIGN(prepared.chains.back(), kernel_of(step.chain->kernel));
+    }
     if (step.kind == StepCode::Kind::kHost) {
       prepared.host.back() =
           std::make_unique<const runtime::HostExecutable>(alone(*code.plan, code.plan->steps[at]));
@@ -155,8 +159,9 @@ class Executable::Run {
   Run& operator=(const Run&) = delete;
 
   Status run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-    if (unwaited_ > executable_.between_waits_)
-      MITHRIL_RETURN_IF_ERROR(driver_.settle());  // of runs before
+    if (unwaited_ > executable_.between_waits_) {  // of runs before
+      MITHRIL_RETURN_IF_ERROR(driver_.settle());
+    }
     const PlanCode& code = *executable_.source_.code;
     Bases bases = bases_of(code);
     MITHRIL_ASSIGN(arena_, driver_.take_arena(code.bytes));
@@ -306,6 +311,11 @@ class Executable::Run {
     const Ref behind = bases[Plan::kArena] + rounded_up(code.plan->arena_bytes);
     const bool is_timed = control_.recording != nullptr || runtime::Profile::process() != nullptr;
     for (size_t at = 0; at < code.steps.size(); ++at) {
+      if (code.steps[at].chain != nullptr && !is_timed) {
+        MITHRIL_RETURN_IF_ERROR(chain(code, *made.chains[at], at, bases, behind));
+        at += code.steps[at].chain->count - 1;
+        continue;
+      }
       MITHRIL_RETURN_IF_ERROR(poll(plan::nanoseconds_of(*code.plan, code.plan->steps[at].step)));
       const int64_t start = is_timed ? runtime::now() : 0;
       if (is_unsure_ && overwrites(code, code.plan->steps[at])) MITHRIL_RETURN_IF_ERROR(refuse());
@@ -329,6 +339,21 @@ class Executable::Run {
       case StepCode::Kind::kBranch: return branch(step, planned, bases, behind);
     }
     return {};
+  }
+
+  Status chain(const PlanCode& code, const Kernel& kernel, size_t at, const Bases& bases,
+               Ref behind) {
+    const Chain& chain = *code.steps[at].chain;
+    MITHRIL_RETURN_IF_ERROR(poll(chain.nanoseconds));
+    for (size_t i = 0; i < chain.count && is_unsure_; ++i) {
+      if (overwrites(code, code.plan->steps[at + i])) MITHRIL_RETURN_IF_ERROR(refuse());
+    }
+    std::vector<Ref> operands;
+    for (const size_t base : chain.bases) operands.push_back(bases[base]);
+    if (chain.has_scratch) operands.push_back(behind);
+    if (chain.is_checked) operands.push_back({executable_.report_.get(), 0});
+    is_unsure_ = is_unsure_ || chain.is_checked;
+    return driver_.launch(kernel, operands, {1, 0});
   }
 
   Status launch(const StepCode& step, const PlannedStep& planned, const Kernel& kernel,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,6 +29,10 @@ constexpr int64_t kPiece = 4096;          // elements that an item of a CPU take
 constexpr double kWorthItem = 10'000;     // nanoseconds of work that are worth an item of a CPU
 constexpr int64_t kItemsOfUnit = 4;       // items of a CPU for each compute unit, at most
 constexpr int64_t kMostBlocks = 1 << 30;  // of threads that do an item together
+// Of a chain: its kernel has the local arrays of all steps, and takes two parameters for each base.
+constexpr int64_t kMostLaunches = 24;
+constexpr size_t kMostBases = 48;
+constexpr double kLongestChain = 500'000;  // nanoseconds
 
 // Writes a Report, if it is the first one.
 constexpr const char* kReportHead = R"(
@@ -60,12 +65,16 @@ class Printer {
     auto out = std::make_shared<PlanCode>();
     out->plan = &plan;
     int64_t behind = 0;
+    std::vector<Part> parts;
     for (const PlannedStep& planned : plan.steps) {
       int64_t own = 0;
+      part_ = {};
       MITHRIL_ASSIGN(StepCode code, step(plan, planned, own));
       out->steps.push_back(std::move(code));
+      parts.push_back(std::move(part_));
       behind = std::max(behind, own);
     }
+    if (options_.is_cpu) add_chains(*out, parts);
     out->bytes = rounded_up(plan.arena_bytes) + behind;
     return std::shared_ptr<const PlanCode>(std::move(out));
   }
@@ -111,6 +120,13 @@ class Printer {
 
   // ---- kernels
 
+  /// A step as a link of a chain.
+  struct Part {
+    std::set<size_t> bases;  // that it reads or writes
+    std::string arguments;   // by those
+    std::string call;        // of its function; empty: it is not launched
+  };
+
   /// Operands of a step as parameters: those that are one memory are one.
   struct Signature {
     std::vector<std::string> names;  // by operand
@@ -119,8 +135,13 @@ class Printer {
     std::string entry_parameters;    // of the entry: memory and offset of each
     std::string arguments;           // what the entry passes to the function
     std::string aliases;             // of operands that are not passed, in the function
+    Part part;
   };
 
+  emit::CLoopCut cut() const {
+    return {options_.is_cpu ? kPiece : 1, options_.takes_columns, options_.chunk,
+            options_.is_vectored, options_.threads_of_rows};
+  }
   const Dialect& dialect() const { return options_.dialect; }
 
   Signature signature(const Plan& plan, const PlannedStep& planned) const {
@@ -144,18 +165,22 @@ class Printer {
                                           constness, dialect().byte, i);
       out.arguments +=
           fmt::format("({0}{1}m_{2}*)(m{3} + o{3}), ", dialect().global, constness, type, i);
+      const auto base = static_cast<size_t>(planned.operands[i].base);
+      out.part.bases.insert(base);
+      out.part.arguments += fmt::format("({0}{1}m_{2}*)(m{3} + o{3} + {4}), ", dialect().global,
+                                        constness, type, base, planned.operands[i].offset);
     }
     return out;
   }
 
-  // The operand that stands for `i`: one of the same memory that is written, if there is any.
+  // The operand that stands for `i`: the last of the same memory that is written, if any is.
   static size_t first_of(const PlannedStep& planned, size_t i) {
     const plan::Address& own = planned.operands[i];
     size_t same = i;
     for (size_t k = 0; k < planned.operands.size(); ++k) {
       const plan::Address& other = planned.operands[k];
       const bool is_one = other.base == own.base && other.offset == own.offset;
-      if (is_one && k != i && planned.step.operands[k].write) same = k;
+      if (is_one && planned.step.operands[k].write) same = k;
     }
     return same;
   }
@@ -190,6 +215,8 @@ class Printer {
     const std::string function = named(
         function_names_, functions_, "f", std::string(dialect().function),
         fmt::format("({}const m_i64 begin, const m_i64 end) {{\n{}}}\n\n", own.parameters, body));
+    part_ = own.part;
+    part_.call = fmt::format("  {}({}0, {});\n", function, own.part.arguments, units);
     std::string parameters = own.entry_parameters;
     parameters.resize(parameters.size() - std::min<size_t>(parameters.size(), 2));
     const std::string_view item = threads > 0 ? dialect().block : dialect().item;
@@ -203,16 +230,64 @@ class Printer {
             parameters, item, each, guard, units, each, units, each, function, own.arguments));
   }
 
+  // ---- chains
+
+  // A step that finds wrong data ends its chain: what comes behind may have to wait for it.
+  void add_chains(PlanCode& code, const std::vector<Part>& parts) {
+    for (size_t at = 0; at < parts.size();) {
+      Chain chain;
+      std::set<size_t> bases;
+      std::string calls;
+      int64_t launches = 0;
+      for (; at + chain.count < parts.size() && !chain.is_checked; ++chain.count) {
+        const StepCode& step = code.steps[at + chain.count];
+        const Part& part = parts[at + chain.count];
+        if (step.kind == StepCode::Kind::kNothing) continue;
+        const bool is_small = step.kind == StepCode::Kind::kLaunch && step.launch.items == 1 &&
+                              step.launch.threads == 0;
+        const double nanoseconds =
+            plan::nanoseconds_of(*code.plan, code.plan->steps[at + chain.count].step);
+        std::set<size_t> all = bases;
+        all.insert(part.bases.begin(), part.bases.end());
+        if (!is_small || launches == kMostLaunches || all.size() > kMostBases ||
+            chain.nanoseconds + nanoseconds > kLongestChain) {
+          break;
+        }
+        ++launches;
+        bases = std::move(all);
+        calls += part.call;
+        chain.nanoseconds += nanoseconds;
+        chain.has_scratch = chain.has_scratch || step.has_scratch;
+        chain.is_checked = step.is_checked;
+      }
+      const size_t first = std::exchange(at, at + std::max<size_t>(chain.count, 1));
+      if (launches < 2) continue;
+      chain.bases.assign(bases.begin(), bases.end());
+      chain.kernel = chain_kernel(chain, calls);
+      code.steps[first].chain = std::make_shared<const Chain>(std::move(chain));
+    }
+  }
+
+  std::string chain_kernel(const Chain& chain, const std::string& calls) {
+    std::vector<std::string> names;
+    for (const size_t base : chain.bases) names.push_back(std::to_string(base));
+    if (chain.has_scratch) names.push_back("_scratch");
+    if (chain.is_checked) names.push_back("_report");
+    std::string parameters;
+    for (const std::string& name : names) {
+      parameters += fmt::format("{}{}{}* m{}, const m_i64 o{}", parameters.empty() ? "" : ", ",
+                                dialect().global, dialect().byte, name, name);
+    }
+    return named(kernel_names_, kernels_, "k", dialect().entry(0),
+                 fmt::format("({}) {{\n{}}}\n", parameters, calls));
+  }
+
   core::Result<StepCode> tile_loop(const Plan& plan, const PlannedStep& planned,
                                    const plan::LoopCall& call) {
     StepCode out;
     const Signature own = signature(plan, planned);
-    MITHRIL_ASSIGN(
-        const emit::CLoopUnits made,
-        emit::print_c_loop_units(call, own.names,
-                                 {options_.is_cpu ? kPiece : 1, options_.takes_columns,
-                                  options_.chunk, options_.is_vectored, options_.threads_of_rows},
-                                 definitions_));
+    MITHRIL_ASSIGN(const emit::CLoopUnits made,
+                   emit::print_c_loop_units(call, own.names, cut(), definitions_));
     if (made.units > 0) {
       launch(out, own, made.body, made.units,
              made.threads > 0 ? std::min(made.units, kMostBlocks)
@@ -241,10 +316,31 @@ class Printer {
     }
     const std::string is_same = fmt::format("  enum {{ is_updated_in_place = {} }};\n",
                                             step.updates && !own.aliases.empty() ? 1 : 0);
-    const std::string body = own.aliases + (step.updates ? is_same : "") + "  " +
-                             (is_long ? call.in_long_items->call : call.call) + "\n";
+    std::string body = own.aliases + (step.updates ? is_same : "") + "  " +
+                       (is_long        ? call.in_long_items->call
+                        : call.in_tile ? call.in_tile(options_.tile)
+                                       : call.call) +
+                       "\n";
+    if (call.finish != nullptr) {
+      MITHRIL_ASSIGN(const std::string finish, finishing(own, *call.finish));
+      body = "#define M_FINISH(from, count) " + finish + "\n" + body + "#undef M_FINISH\n";
+    }
     launch(out, own, body, units, items, call.threads);
     return out;
+  }
+
+  /// A call of a function that does elements of an epilogue: `count` of them from `from` on.
+  core::Result<std::string> finishing(const Signature& own, const plan::Finish& finish) {
+    std::vector<std::string> names;
+    for (const size_t operand : finish.operands) names.push_back(own.names[operand]);
+    MITHRIL_ASSIGN(const std::string body,
+                   emit::print_c_loop_stretch(finish.loop, names, cut(), definitions_));
+    const std::string function = named(
+        function_names_, functions_, "f", std::string(dialect().function),
+        fmt::format("({}const m_i64 from, const m_i64 count) {{\n{}}}\n\n", own.parameters, body));
+    std::string arguments;
+    for (const size_t operand : own.own) arguments += fmt::format("a{}, ", operand);
+    return fmt::format("{}({}from, count)", function, arguments);
   }
 
   // Memory of each item's own; returns the bytes of all.
@@ -256,6 +352,7 @@ class Printer {
     own.parameters += type + " scratch, ";
     own.entry_parameters += type + " m_scratch, const m_i64 o_scratch, ";
     own.arguments += fmt::format("m_scratch + o_scratch + begin / {} * {}, ", each, room);
+    own.part.arguments += "m_scratch + o_scratch, ";
     return (units + each - 1) / each * room;
   }
 
@@ -265,7 +362,10 @@ class Printer {
     own.parameters += fmt::format("{}m_i64* report, const m_i64 step, ", global);
     own.entry_parameters +=
         fmt::format("{}{}* m_report, const m_i64 o_report, ", global, dialect().byte);
-    own.arguments += fmt::format("({}m_i64*)(m_report + o_report), {}, ", global, checked_.size());
+    const std::string arguments =
+        fmt::format("({}m_i64*)(m_report + o_report), {}, ", global, checked_.size());
+    own.arguments += arguments;
+    own.part.arguments += arguments;
   }
 
   // Prints the definitions that functions stand on, and no more.
@@ -286,6 +386,7 @@ class Printer {
   std::set<std::string> definitions_;
   std::map<std::string, std::string> function_names_, kernel_names_;  // by text
   std::string functions_, kernels_;
+  Part part_;  // the last step
   std::vector<CheckedStep> checked_;
   int64_t host_steps_ = 0;
 };

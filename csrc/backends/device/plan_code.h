@@ -20,6 +20,18 @@ struct Launch {
   int threads = 0;  // that do an item together; 0: an item is one thread
 };
 
+/// Small steps that follow each other, which one item of a CPU does in one kernel: to start a
+/// kernel takes as long as some of them.
+struct Chain {
+  size_t count = 0;  // steps
+  std::string kernel;
+  double nanoseconds = 0;  // estimated
+  /// Those that are passed, each as memory and offset; behind them, where a step has them, its
+  /// scratch and where it reports what is wrong with data.
+  std::vector<size_t> bases;
+  bool has_scratch = false, is_checked = false;
+};
+
 /// Says how a step runs on the device.
 struct StepCode {
   enum class Kind : uint8_t {
@@ -37,6 +49,8 @@ struct StepCode {
   std::vector<size_t> operands;
   bool has_scratch = false;  // behind the plan's arena
   bool is_checked = false;   // it may find an index that is out of bounds
+  /// The chain that begins with the step, or null; each of its steps can be launched alone, too.
+  std::shared_ptr<const Chain> chain;
   /// kLoop: body and condition (may be null); kBranch: where the bool is true, and where not.
   std::shared_ptr<const PlanCode> first, second;
 };

@@ -194,39 +194,81 @@ bool fits_conv2d_dx(const KernelRequest& request) {
   return has_elements(d) && d.stride_h <= kLargestStride && d.stride_w <= kLargestStride &&
          d.c_out * d.c_in * d.kh * d.kw < kFarthest;
 }
+bool fits_conv2d_dx_side_by_side(const KernelRequest& request) {
+  if (!fits_conv2d_dx(request)) return false;
+  const ref_conv2d_dims d = select::conv2d_dx_dims(request);
+  return d.stride_h == 1 && d.stride_w == 1;
+}
 bool fits_conv2d_dw(const KernelRequest& request) {
   if (!select::has_real_type(request)) return false;
   const ref_conv2d_dims d = select::conv2d_dw_dims(request);
   return has_elements(d) && d.batch * d.groups * d.c_out * d.h_out * d.w_out < kFarthest;
 }
 
+namespace {
+
 double flops_of(const Product& product) {
   return 2.0 * static_cast<double>(product.batches) * static_cast<double>(product.m) *
          static_cast<double>(product.n) * static_cast<double>(product.k);
 }
 
-ProductText joined(std::vector<ProductText> texts) {
-  if (texts.size() == 1) return std::move(texts[0]);
-  ProductText out{texts[0].memory, "", 0, texts[0].threads};
-  for (const ProductText& one : texts) {
-    out.text += fmt::format(
+// One text of all.
+std::string joined(const std::vector<Product>& products, const ProductLanguage& language,
+                   const plan::RegisterTile& tile) {
+  std::string memory, all;
+  int64_t before = 0;
+  for (const Product& product : products) {
+    ProductText one = language.print(product, tile);
+    if (products.size() == 1) return one.memory + one.text;
+    const int64_t units = language.units(product);
+    all += fmt::format(
         "  {{\n  const m_i64 part_begin = begin > {0} ? begin - {0} : 0;\n"
         "  const m_i64 part_end = end < {1} ? end - {0} : {2};\n"
         "  if (part_begin < part_end) {{\n  const m_i64 begin = part_begin, end = part_end;\n"
         "{3}  }}\n  }}\n",
-        out.units, out.units + one.units, one.units, one.text);
-    out.units += one.units;
+        before, before + units, units, one.text);
+    before += units;
+    memory = std::move(one.memory);
+  }
+  return memory + all;
+}
+
+// Operands of the step: A, B and C, then those of the epilogue but for C.
+std::shared_ptr<const plan::Finish> finish_of(const select::Epilogue& epilogue) {
+  auto out = std::make_shared<plan::Finish>();
+  out->loop.program = epilogue.program;
+  for (tile::Instruction& i : out->loop.program.code) {  // a stretch of elements has no rows
+    if (i.level == tile::Level::kRow) i.level = tile::Level::kLane;
+  }
+  out->loop.kept = epilogue.operands[epilogue.result].shape;
+  size_t next = 3;
+  for (size_t i = 0; i < epilogue.operands.size(); ++i) {
+    out->loop.kept_strides.push_back(epilogue.operands[i].strides);
+    out->loop.reduced_strides.emplace_back();
+    out->operands.push_back(i == epilogue.result ? 2 : next++);
   }
   return out;
 }
 
-plan::Step product_step(const KernelRequest& request, double flops, ProductText text) {
+}  // namespace
+
+plan::Step product_step(const KernelRequest& request, std::vector<Product> products,
+                        const ProductLanguage& language) {
+  plan::Step step;
+  step.units = 0;
+  double flops = 0;
+  for (Product& product : products) {
+    product.has_epilogue = request.epilogue != nullptr;
+    flops += flops_of(product);
+    step.units += language.units(product);
+  }
   plan::FunctionCall call;
   call.name = request.op.name;
-  call.call = text.memory + text.text;
-  call.threads = text.threads;
-  plan::Step step;
-  step.units = text.units;
+  call.threads = language.threads;
+  call.in_tile = [products = std::move(products), language](const plan::RegisterTile& tile) {
+    return joined(products, language, tile);
+  };
+  if (request.epilogue != nullptr) call.finish = finish_of(*request.epilogue);
   step.grain = 1;
   step.call = std::make_shared<const plan::Call>(std::move(call));
   step.work = {flops, plan::Work::Unit::kFlops};

@@ -1,5 +1,6 @@
 // Matrix products and convolutions as one thing, which each language prints in its own way.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ struct Product {
   int64_t image = 0, height = 0;  // of kPositions: from image to image; rows of the result
   int64_t c_row = 0;              // of C: between rows
   std::string c_column;           // of C: offset of `column`; empty: they lie side by side
+  bool has_epilogue = false;      // M_FINISH(from, count); stands behind what is finished
 };
 
 Product matmul_product(const KernelRequest& request);
@@ -56,6 +58,8 @@ bool fits_matmul(const KernelRequest& request);
 bool fits_conv2d(const KernelRequest& request);
 bool fits_conv2d_dx(const KernelRequest& request);
 bool fits_conv2d_dw(const KernelRequest& request);
+/// Tells whether the gradient's elements that are made together lie side by side.
+bool fits_conv2d_dx_side_by_side(const KernelRequest& request);
 
 /// A product in a language: the body of a function of the operands, begin and end, which does the
 /// units [begin, end) in canonical order: blocks of 256 places, fma after fma from +0; the first
@@ -63,41 +67,39 @@ bool fits_conv2d_dw(const KernelRequest& request);
 struct ProductText {
   std::string memory;  // declarations before the text, which stand there once for several texts
   std::string text;
-  int64_t units = 0;
+};
+
+/// How a language does products. A unit is the same in every tile.
+struct ProductLanguage {
+  ProductText (*print)(const Product& product, const plan::RegisterTile& tile);
+  int64_t (*units)(const Product& product);
   int threads = 0;  // that do a unit together (Launch)
 };
-using PrintProduct = ProductText (*)(const Product&);
 
-double flops_of(const Product& product);
-plan::Step product_step(const KernelRequest& request, double flops, ProductText text);
-/// One text of several, whose units follow each other.
-ProductText joined(std::vector<ProductText> texts);
+/// A step that does several products, whose units follow each other.
+plan::Step product_step(const KernelRequest& request, std::vector<Product> products,
+                        const ProductLanguage& language);
 
 /// The rows of a language. `name`: by op, as people see it.
-template <PrintProduct kPrint>
+template <const ProductLanguage& kLanguage>
 struct ProductRows {
   template <Product (*kDescribe)(const KernelRequest&)>
   static core::Result<plan::Step> make(const KernelRequest& request) {
-    const Product product = kDescribe(request);
-    return product_step(request, flops_of(product), kPrint(product));
+    return product_step(request, {kDescribe(request)}, kLanguage);
   }
   static core::Result<plan::Step> make_dx(const KernelRequest& request) {
-    std::vector<ProductText> texts;
-    double flops = 0;
-    for (const Product& product : conv2d_dx_products(request)) {
-      texts.push_back(kPrint(product));
-      flops += flops_of(product);
-    }
-    return product_step(request, flops, joined(std::move(texts)));
+    return product_step(request, conv2d_dx_products(request), kLanguage);
   }
   static constexpr auto kCanonical = select::OrderClass::kCanonical;
+  static constexpr auto kBlocks = select::EpilogueSupport::kBlocks;
   static constexpr select::KernelDef matmul(const char* name) {
     return {"matmul",
             name,
             kCanonical,
             false,
             {fits_matmul, "elements of float32 or float64, at most 16 axes"},
-            make<matmul_product>};
+            make<matmul_product>,
+            kBlocks};
   }
   static constexpr select::KernelDef conv2d(const char* name) {
     return {"conv2d",
@@ -105,15 +107,23 @@ struct ProductRows {
             kCanonical,
             true,
             {fits_conv2d, "elements of float32 or float64, and some"},
-            make<conv2d_product>};
+            make<conv2d_product>,
+            kBlocks};
   }
-  static constexpr select::KernelDef conv2d_dx(const char* name) {
-    return {"conv2d_dx",
-            name,
-            kCanonical,
-            true,
-            {fits_conv2d_dx, "elements of float32 or float64, some, and strides of at most 4"},
-            make_dx};
+  /// Two rows: the first is for gradients without strides, which take epilogues.
+  static constexpr std::array<select::KernelDef, 2> conv2d_dx(const char* name) {
+    select::KernelDef strided = {
+        "conv2d_dx",
+        name,
+        kCanonical,
+        true,
+        {fits_conv2d_dx, "elements of float32 or float64, some, and strides of at most 4"},
+        make_dx};
+    select::KernelDef plain = strided;
+    plain.matches = {fits_conv2d_dx_side_by_side,
+                     "elements of float32 or float64, some, and no strides"};
+    plain.epilogue_support = kBlocks;
+    return {plain, strided};
   }
   static constexpr select::KernelDef conv2d_dw(const char* name) {
     return {"conv2d_dw",
@@ -121,7 +131,8 @@ struct ProductRows {
             kCanonical,
             true,
             {fits_conv2d_dw, "elements of float32 or float64, and some"},
-            make<conv2d_dw_product>};
+            make<conv2d_dw_product>,
+            kBlocks};
   }
 };
 

@@ -13,8 +13,6 @@
 namespace mithril::device {
 namespace {
 
-constexpr size_t kResults = 5;
-
 // By the instructions of plans; `count` items.
 std::string text_of(const Dialect& dialect, size_t count) {
   const std::string kernel = fmt::format(

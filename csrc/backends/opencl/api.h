@@ -42,6 +42,7 @@ inline constexpr cl_uint kDeviceMaxAllocation = 0x1010;
 inline constexpr cl_uint kDeviceSingleFpConfig = 0x101B, kDeviceGlobalMemory = 0x101F;
 inline constexpr cl_uint kDeviceName = 0x102B, kDeviceVendor = 0x102C, kDriverVersion = 0x102D;
 inline constexpr cl_uint kDeviceVersion = 0x102F, kDeviceDoubleFpConfig = 0x1032;
+inline constexpr cl_uint kDeviceNativeVectorWidthFloat = 0x103A;
 inline constexpr cl_uint kProgramBuildLog = 0x1183;
 inline constexpr intptr_t kPartitionByCounts = 0x1087, kPartitionByCountsListEnd = 0;
 

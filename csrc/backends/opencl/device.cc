@@ -88,6 +88,8 @@ core::Result<DeviceInfo> describe(const Functions& f, cl_platform platform, cl_d
   out.is_gpu = (type & kDeviceTypeGpu) != 0;
   MITHRIL_ASSIGN(const auto units, number_of<cl_uint>(f, id, kDeviceComputeUnits));
   out.compute_units = std::max<int64_t>(units, 1);
+  MITHRIL_ASSIGN(const auto floats, number_of<cl_uint>(f, id, kDeviceNativeVectorWidthFloat));
+  out.vector_bytes = std::clamp<int64_t>(4 * int64_t{floats}, 16, 64);
   MITHRIL_ASSIGN(const auto memory, number_of<uint64_t>(f, id, kDeviceGlobalMemory));
   MITHRIL_ASSIGN(const auto largest, number_of<uint64_t>(f, id, kDeviceMaxAllocation));
   out.memory = static_cast<int64_t>(memory);
@@ -232,7 +234,30 @@ Device::Device(const Functions& functions, DeviceInfo info, cl_device id)
     : Driver("OpenCL", info.name, info.memory),
       functions_(functions),
       info_(std::move(info)),
-      id_(id) {}
+      id_(id),
+      tile_({info_.vector_bytes == 64 ? 8 : 6, 2, info_.vector_bytes}) {}
+
+plan::RegisterTile Device::tile() const {
+  const std::lock_guard lock(tile_mutex_);
+  return tile_;
+}
+
+core::Status Device::set_tile(const plan::RegisterTile& tile) {
+  const bool is_vector =
+      tile.vector_bytes == 16 || tile.vector_bytes == 32 || tile.vector_bytes == 64;
+  const bool is_whole = is_vector &&
+                        (tile.vectors == 1 || tile.vectors == 2 || tile.vectors == 4) &&
+                        tile.vectors * tile.vector_bytes <= 128;
+  if (!is_whole || tile.rows < 1 || tile.rows > 16) {
+    return core::fail(ErrorKind::kValue, Code::kValueArgument,
+                      "OpenCL: a tile of {} rows of {} vectors of {} bytes; requires 1 to 16 rows "
+                      "of 1, 2 or 4 vectors of 16, 32 or 64 bytes, 128 together",
+                      tile.rows, tile.vectors, tile.vector_bytes);
+  }
+  const std::lock_guard lock(tile_mutex_);
+  tile_ = tile;
+  return {};
+}
 
 core::Status Device::start() {
   if (!info_.has_doubles) {
@@ -389,7 +414,8 @@ device::PrintOptions Device::print_options() const {
   return {.dialect = kDialect,
           .is_cpu = info_.is_cpu,
           .units = info_.compute_units,
-          .is_vectored = info_.is_cpu};
+          .is_vectored = info_.is_cpu,
+          .tile = tile()};
 }
 
 std::string Device::options() const {

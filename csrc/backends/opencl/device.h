@@ -48,6 +48,7 @@ struct DeviceInfo {
   bool has_doubles = false;     // cl_khr_fp64
   bool rounds_exactly = false;  // takes -cl-fp32-correctly-rounded-divide-sqrt
   int64_t compute_units = 1;
+  int64_t vector_bytes = 16;                   // of a register
   int64_t memory = 0, largest_allocation = 0;  // bytes
 };
 
@@ -68,6 +69,12 @@ class Device final : public device::Driver {
                                                     int64_t threads = 0);
 
   const DeviceInfo& info() const { return info_; }
+
+  /// The tile of products that are printed from now on. One that was not set is chosen by the size
+  /// of registers: 16 of 16 or 32 bytes hold 6 rows of 2 vectors, 32 of 64 bytes 8 rows.
+  plan::RegisterTile tile() const;
+  /// Fails where a panel of 128 bytes a row does not consist of whole tiles of 1 to 16 rows.
+  core::Status set_tile(const plan::RegisterTile& tile);
 
   device::PrintOptions print_options() const override;
   core::Result<device::MemoryPtr> allocate(int64_t bytes) override;
@@ -100,6 +107,8 @@ class Device final : public device::Driver {
   cl_device id_;
   Owned<cl_context> context_;
   Owned<cl_queue> queue_;
+  mutable std::mutex tile_mutex_;
+  plan::RegisterTile tile_;
   std::mutex builds_;  // one at a time: of one text there is one program
 };
 

@@ -7,14 +7,15 @@
 
 namespace mithril::opencl {
 
-/// Columns of a panel; elements of a vector, of which a panel has two.
+/// Columns of a panel.
 int64_t gemm_panel_columns(core::DType dtype);
 
 /// Statements that fill `panel`, rows of gemm_panel_columns() elements: places [p, p + depth),
 /// columns [j, j + columns), zeros behind those.
 std::string print_panel(const device::Product& product);
 
+device::ProductText print_gemm(const device::Product& product, const plan::RegisterTile& tile);
 /// Units of the work are up to 256 rows of a panel of a batch.
-device::ProductText print_gemm(const device::Product& product);
+int64_t gemm_units(const device::Product& product);
 
 }  // namespace mithril::opencl

@@ -6,11 +6,11 @@
 namespace mithril::opencl {
 namespace {
 
-using Rows = device::ProductRows<print_gemm>;
+constexpr device::ProductLanguage kLanguage = {print_gemm, gemm_units};
+using Rows = device::ProductRows<kLanguage>;
 constexpr select::KernelDef kKernels[] = {
-    Rows::matmul("opencl.matmul"),
-    Rows::conv2d("opencl.conv2d"),
-    Rows::conv2d_dx("opencl.conv2d_dx"),
+    Rows::matmul("opencl.matmul"),          Rows::conv2d("opencl.conv2d"),
+    Rows::conv2d_dx("opencl.conv2d_dx")[0], Rows::conv2d_dx("opencl.conv2d_dx")[1],
     Rows::conv2d_dw("opencl.conv2d_dw"),
 };
 

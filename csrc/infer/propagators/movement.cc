@@ -193,7 +193,8 @@ Outcome run_flatten(Store& s, const Propagator& p) {
   const uint32_t in = s.shape(in_cell), out = s.shape(out_cell);
   const bool scalar_allowed = (start == 0 || start == -1) && (end == 0 || end == -1);
   const auto needed = [](int64_t axis) {
-    return static_cast<size_t>(std::min<int64_t>(axis >= 0 ? axis + 1 : -(axis + 1) + 1, 1 << 20));
+    constexpr int64_t kFar = 1 << 20;  // far beyond all ranks
+    return static_cast<size_t>(axis >= 0 ? std::min(axis, kFar) + 1 : -std::max(axis, -kFar));
   };
   const size_t least = scalar_allowed ? 0 : std::max(needed(start), needed(end));
   if (!s.narrow_ranks(in, ranks_from(least)) ||

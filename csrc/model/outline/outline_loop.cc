@@ -209,9 +209,16 @@ class Body {
   }
 
   core::Status add_outputs() {
-    for (const int64_t index : carries_) {
-      MITHRIL_RETURN_IF_ERROR(
-          region_.add_output(next()[static_cast<size_t>(index)], made_.operands));
+    for (size_t i = 0; i < carries_.size(); ++i) {
+      const ValueId after = next()[static_cast<size_t>(carries_[i])];
+      if (after != kNoValue && !ir::agree(graph_.type(made_.operands[i]), graph_.type(after))) {
+        return refused(graph_, end_,  // in a file that somebody changed
+                       fmt::format("{}: the next value of a carry has another shape than what the "
+                                   "loop starts from",
+                                   loop_.name()),
+                       "");
+      }
+      MITHRIL_RETURN_IF_ERROR(region_.add_output(after, made_.operands));
     }
     for (const auto& [index, at] : loop_.exits) {
       const auto place = std::find(carries_.begin(), carries_.end(), index) - carries_.begin();

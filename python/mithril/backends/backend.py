@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mithril.backends.registry import get_backend
 from mithril.base.arrays import host_values
+from mithril.base.checks import checked_str
 from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.eager import methods, traced
 from mithril.eager.array_methods import ArrayMethods
 from mithril.eager.recording import is_symbolic, record
 from mithril.errors import (
+    ArgumentError,
     DTypeError,
     MithrilError,
     SignatureError,
     UnsupportedError,
+    shown,
     suggestion,
 )
 from mithril.execution import own_ops
@@ -128,7 +131,6 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
     """
 
     _methods_run_on = ""  # name of the backend that compiles what methods compute; "": itself
-    _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
     is_installed = True
     # Where a class has no functions of its own NumPy's run on its arrays' values.
     _ops_module = "mithril.backends.with_manualgrad.numpy_backend.ops"
@@ -173,8 +175,15 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         return dtype
 
     def __repr__(self) -> str:
-        name, dtype = type(self).__name__, str(self.default_dtype)
-        return f"{name}(device={self.get_device()!r}, dtype={dtype!r})"
+        where = {"device": self.get_device(), "dtype": str(self.default_dtype)}
+        options = {**where, **self._repr_options()}
+        told = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        return f"{type(self).__name__}({told})"
+
+    def _repr_options(self) -> dict[str, str]:
+        """Arguments of the constructor that change the digits of results, where they are set."""
+        kind = self.compute_dtype
+        return {} if kind is None else {"compute_precision": str(kind)}
 
     # ------------------------------------------------------------------------------- creation
 
@@ -440,11 +449,26 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
     def get_available_devices() -> list[str]:
         return ["cpu"]
 
-    def to_device(self, data: Any, device: str, asynchronous: bool = False) -> Any:
-        """`data` on another device."""
+    def to_device(self, data: Any, device: Any = None, asynchronous: bool = False) -> Any:
+        """`data` on another device.
+
+        Raises
+        ------
+        SignatureError : no device is named, and the backend keeps no memory of a device
+        """
+        self._need_device(device)
         if device not in self.get_available_devices():
             raise UnsupportedError(f"{type(self).__name__} has one device: {self.get_device()}")
         return data
+
+    def _need_device(self, device: Any) -> None:
+        if device is None:
+            raise SignatureError(
+                f"{type(self).__name__}.to_device: requires a device, such as"
+                f" {str(self.get_device())!r}",
+                hint="arrays lie where this backend computes: there is nothing to move;"
+                " OpenCLBackend and CudaBackend keep arrays on a device by to_device(params)",
+            )
 
     def block_until_ready(self, data: Any = None) -> Any:
         """Waits until `data` (any nest of arrays) is computed, and returns it."""
@@ -593,8 +617,17 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
 
         `backward_<name>`, called as ``f(grad_output, inputs, outputs)``, gives the gradients of the
         inputs on backends that do not differentiate by themselves.
+
+        Raises
+        ------
+        SignatureError : a name that is no string, or what is no function
         """
-        self._custom[name] = function
+        key = checked_str("register_function: name", name)
+        if not callable(function):
+            raise SignatureError(
+                f"register_function: {key!r} requires a function, got {shown(function)}"
+            )
+        self._custom[key] = function
 
     @_on_class_and_instance
     def register_primitive(
@@ -639,8 +672,26 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         return next((table[name] for table in tables if name in table), None)
 
     def call_custom(self, name: str, *arguments: Any, **options: Any) -> Any:
+        """What the function gives that `register_function` was told under a name.
+
+        >>> import mithril as ml
+        >>> backend = ml.NumpyBackend()
+        >>> backend.register_function("twice", lambda x: 2 * x)
+        >>> backend.call_custom("twice", 4)
+        8
+
+        Raises
+        ------
+        ArgumentError : no function has that name
+        """
         if name not in self._custom:
-            raise ValueError(f"Custom function '{name}' not registered")
+            known = ", ".join(map(repr, self._custom)) or "none"
+            near = suggestion(name, list(self._custom))
+            raise ArgumentError(
+                f"Custom function {shown(name)} not registered{near}",
+                hint=f"call_custom of {type(self).__name__} knows {known}; "
+                "register_function(name, function) adds one",
+            )
         return self._custom[name](*arguments, **options)
 
     # --------------------------------------------------------------------------- ops as methods
@@ -693,12 +744,15 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         with self._scope_of_dtypes(self.dtype(x) for x in arrays if self._is_native(x)):
             try:
                 return self._as_array(getattr(self.ops, function)(*arrays, **options))
-            except (ValueError, TypeError, IndexError) as error:
+            except methods.OF_ARGUMENTS as error:
                 raise self._error_of_table(function, error, arrays) from None
 
     def _error_of_table(self, op: str, error: Exception, operands: Sequence[Any]) -> Exception:
-        """What a framework raises while it traces is its own."""
-        if not self.is_manualgrad or isinstance(error, MithrilError):
+        """What a framework has classes of its own for, such as of tracing, is its own."""
+        if isinstance(error, MithrilError):
+            return error
+        is_numpy = self.is_manualgrad and not isinstance(error, RuntimeError)
+        if not is_numpy and not methods.is_plain(error):
             return error
         return methods.typed(op, error, operands)
 

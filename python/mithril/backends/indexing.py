@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from mithril.base.numpy import np
@@ -25,6 +25,31 @@ class IndexPlan(NamedTuple):
         """The axes of a result whose first `rank` ones are those of the arrays, in its order."""
         behind = rank + self.place
         return [*range(rank, behind), *range(rank), *range(behind, ndim)]
+
+
+def counted_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
+    """Axes of an array of `rank` dimensions, counted from its front; ValueError for what is none.
+
+    >>> counted_axes((0, -1), 3)
+    (0, 2)
+    """
+    axes = tuple(axes)
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise ValueError(f"axis {axis} is out of bounds for array of dimension {rank}")
+    return tuple(axis % rank for axis in axes)
+
+
+def reduced_axes(x: Any, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+    """The axes of an array that a reduction runs over, counted from the front; None means all."""
+    if axis is None:
+        return tuple(range(x.ndim))
+    if isinstance(axis, int):
+        return counted_axes((axis,), x.ndim)
+    counted = counted_axes(axis, x.ndim) if len(axis) else ()
+    if len(set(counted)) < len(counted):
+        raise ValueError(f"axis {tuple(axis)} names an axis twice")
+    return counted
 
 
 def is_mask(entry: Any) -> bool:

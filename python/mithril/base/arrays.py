@@ -25,6 +25,15 @@ def is_device_array(value: Any) -> bool:
     return type(value) is Array
 
 
+def laid_out(value: Any, dtype: Dtype) -> np.ndarray:
+    """The array as plans read memory: contiguous, aligned and of the machine's byte order."""
+    value = np.asarray(value)  # NumPy's scalars are no arrays
+    wanted, flags = dtype.numpy(), value.flags
+    if flags.c_contiguous and flags.aligned and value.dtype == wanted:
+        return value if value.dtype is wanted else value.view(wanted)
+    return np.array(value, wanted, order="C")
+
+
 def is_mlx(data: Any) -> bool:
     return type(data).__module__ == "mlx.core"
 

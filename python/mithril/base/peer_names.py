@@ -24,10 +24,10 @@ _NAMES: dict[str, tuple[str, str]] = {
             "AveragePooling1D": "ml.AvgPool1D",
             "AveragePooling2D": "ml.AvgPool2D",
             "AveragePooling3D": "ml.AvgPool3D",
-            "GlobalAveragePooling1D": "ml.GlobalAvgPool",
-            "GlobalAveragePooling2D": "ml.GlobalAvgPool",
-            "GlobalMaxPooling1D": "ml.GlobalMaxPool",
-            "GlobalMaxPooling2D": "ml.GlobalMaxPool",
+            "GlobalAveragePooling1D": "ml.GlobalAvgPool, then ml.Flatten",
+            "GlobalAveragePooling2D": "ml.GlobalAvgPool, then ml.Flatten",
+            "GlobalMaxPooling1D": "ml.GlobalMaxPool, then ml.Flatten",
+            "GlobalMaxPooling2D": "ml.GlobalMaxPool, then ml.Flatten",
             "BatchNormalization": "ml.BatchNorm1D, ml.BatchNorm2D or ml.BatchNorm3D",
             "LayerNormalization": "ml.LayerNorm",
             "GroupNormalization": "ml.GroupNorm",
@@ -39,9 +39,11 @@ _NAMES: dict[str, tuple[str, str]] = {
             "Bidirectional": "ml.LSTM(hidden_size, bidirectional=True)",
             "MeanSquaredError": 'ml.SquaredError(reduction="mean")',
             "MeanAbsoluteError": 'ml.AbsoluteError(reduction="mean")',
-            "CategoricalCrossentropy": "ml.CrossEntropy(categorical=False)",
-            "SparseCategoricalCrossentropy": "ml.CrossEntropy()",
-            "BinaryCrossentropy": "ml.BinaryCrossEntropy()",
+            "CategoricalCrossentropy": "ml.CrossEntropy(categorical=False) of logits, with the"
+            " classes on axis 1",
+            "SparseCategoricalCrossentropy": "ml.CrossEntropy() of logits, with the classes on"
+            " axis 1",
+            "BinaryCrossentropy": 'ml.BinaryCrossEntropy(input_type="probs")',
             "Huber": "ml.HuberLoss",
             "KLDivergenceLoss": "ml.KLDivergence",
             "layers": "ml itself: ml.Linear, ml.Conv2D",
@@ -203,6 +205,7 @@ _OF_COMPILED: dict[str, tuple[str, str]] = {
             "parameters": "pm.get_parameters()",
             "named_parameters": "pm.get_parameters().items()",
             "state_dict": "pm.get_parameters(), and pm.initial_state_dict for states",
+            "load_state_dict": "ml.formats.load_state_dict(pm, state_dict, with_state=True)",
             "train": 'ml.compile(model, backend, mode="train")',
             "eval": 'ml.compile(model, backend, mode="eval")',
             "to": "the backend's device: ml.compile(model, ml.TorchBackend(device=...))",
@@ -268,6 +271,15 @@ _ARGUMENTS: dict[str, tuple[str, ...]] = {
     "go_backwards": ("bidirectional",),
     "embed_dim": ("embed_dim", "dim"),
 }
+# Layers that find something on axis 1 always, and what that is.
+_ON_AXIS_1: dict[str, str] = {
+    **dict.fromkeys(("CrossEntropy", "NLLLoss"), "classes"),
+    **{
+        f"{layer}{rank}D": "channels"
+        for layer in ("BatchNorm", "Convolution", "ConvTranspose", "MaxPool", "AvgPool")
+        for rank in (1, 2, 3)
+    },
+}
 _FOLLOWS = frozenset(
     ("in_features", "in_channels", "input_dim", "input_size", "input_shape", "normalized_shape")
 )
@@ -294,8 +306,10 @@ def compiled_member_here(name: str) -> str:
     return _said(name, _OF_COMPILED[name]) if name in _OF_COMPILED else ""
 
 
-def argument_here(name: str, known: Collection[str]) -> str:
+def argument_here(name: str, known: Collection[str], callee: str = "") -> str:
     """What to give instead of an argument that layers have elsewhere, or ""."""
+    if callee in _ON_AXIS_1 and name in ("axis", "dim", "data_format"):
+        return f": the {_ON_AXIS_1[callee]} are axis 1 of the input; x.transpose(...) moves axes"
     here = next((argument for argument in _ARGUMENTS.get(name, ()) if argument in known), None)
     if here is not None:
         return f": it is {here!r} here"

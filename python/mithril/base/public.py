@@ -107,17 +107,19 @@ def refusal(
         cls = owner if isinstance(owner, type) else type(owner)
         title = cls.__name__ if title == "__init__" else f"{cls.__name__}.{title}"
     return SignatureError(
-        f"{title}: {_problem(parameters, len(given), kwargs)}", hint=_usage(parameters)
+        f"{title}: {_problem(title, parameters, len(given), kwargs)}", hint=_usage(parameters)
     )
 
 
-def _problem(parameters: list[inspect.Parameter], count: int, kwargs: Mapping[str, Any]) -> str:
+def _problem(
+    title: str, parameters: list[inspect.Parameter], count: int, kwargs: Mapping[str, Any]
+) -> str:
     by_place = [p.name for p in parameters if p.kind in _PLACED]
     by_name = [p.name for p in parameters if p.kind in _NAMED]
     kinds = {p.kind for p in parameters}
     unknown = [name for name in kwargs if name not in by_name]
     if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        hint = argument_here(unknown[0], by_name) or suggestion(unknown[0], by_name)
+        hint = argument_here(unknown[0], by_name, title) or suggestion(unknown[0], by_name)
         return f"has no argument {unknown[0]!r}{hint}"
     if count > len(by_place) and inspect.Parameter.VAR_POSITIONAL not in kinds:
         return f"takes at most {len(by_place)} arguments by position, got {count}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -18,11 +20,22 @@ def leaves(tree: Any) -> list[Any]:
 def filled(tree: Any, new: Iterator[Any]) -> Any:
     """A nest of that form with other leaves."""
     if isinstance(tree, dict):
-        return {key: filled(item, new) for key, item in tree.items()}
+        return with_items(tree, [filled(item, new) for item in tree.values()])
     if isinstance(tree, list | tuple):
-        items = [filled(item, new) for item in tree]
-        return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
+        return with_items(tree, [filled(item, new) for item in tree])
     return None if tree is None else next(new)
+
+
+def with_items(nest: Any, items: Iterable[Any]) -> Any:
+    """A dictionary, list or tuple of that kind with other items."""
+    if isinstance(nest, dict):
+        pairs = dict(zip(nest, items, strict=True))
+        if not isinstance(nest, OrderedDict | defaultdict):
+            return pairs
+        made = copy.copy(nest)
+        made.update(pairs)
+        return made
+    return type(nest)(*items) if hasattr(nest, "_fields") else type(nest)(items)
 
 
 def ordered(tree: Any, like: Any) -> Any:
@@ -34,4 +47,4 @@ def ordered(tree: Any, like: Any) -> Any:
     return tree
 
 
-__all__ = ["filled", "leaves", "ordered"]
+__all__ = ["filled", "leaves", "ordered", "with_items"]

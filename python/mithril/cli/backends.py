@@ -17,6 +17,7 @@ from mithril.backends.registry import available_backends, backend_class
 from mithril.errors import MithrilError
 
 HEADINGS = {
+    "own": "by methods of the class itself",
     "native": "native",
     "fallback": "emulated by functions of NumPy or the engine",
     "decomposed": "emulated, made of other ops",

@@ -87,6 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=_count, default=1, help="images at once (default: 1)")
     parser.add_argument("--warm-up", type=_count, default=2, help="calls before (default: 2)")
     parser.add_argument("--repeats", type=_count, default=10, help="calls timed (default: 10)")
+    parser.add_argument("--seconds", type=_count, default=60,
+                        help="for each number, of fewer calls then (default: 60)")  # fmt: skip
     parser.add_argument("--mixed-devices", action="store_true", help="compare across devices")
     parser.add_argument("--plot", type=Path, metavar="FILE.png",
                         help="draw the results, too (needs matplotlib)")  # fmt: skip
@@ -124,6 +126,7 @@ def _task(backend: str, model: str, options: Any) -> dict[str, Any]:
         "batch": options.batch,
         "warm_up": options.warm_up,
         "repeats": options.repeats,
+        "seconds": options.seconds,
     }
 
 
@@ -145,7 +148,7 @@ def _in_its_own_process(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(results: list[dict[str, Any]], absent: list[dict[str, Any]], options: Any) -> str:
-    parts = [_table(kind, results) for kind in _asked(options)]
+    parts = [_table(kind, results, options.repeats) for kind in _asked(options)]
     parts.append(_footnote(options))
     parts += [f"{r['backend']} {r['model']}: {r['error']}" for r in results if "error" in r]
     parts += [f"{r['backend']} is not here: {r['error']}" for r in absent]
@@ -157,7 +160,8 @@ def _footnote(options: Any) -> str:
     images = "1 image" if options.batch == 1 else f"{options.batch} images"
     return (
         f"{images} at once, a process for each row; medians of {options.repeats} calls after"
-        f" {options.warm_up}, and the slowest and quickest of them"
+        f" {options.warm_up}, and the slowest and quickest of them; of fewer, as noted, where"
+        f" {options.seconds} s were over"
     )
 
 
@@ -166,14 +170,21 @@ def _asked(options: Any) -> list[str]:
     return ["inference", *train, *(["memory"] if options.memory else [])]
 
 
-def _table(kind: str, results: list[dict[str, Any]]) -> str:
+def _spread(found: dict[str, Any], repeats: int) -> str:
+    """Slowest to quickest; of how many calls, where their time was over before all were timed."""
+    calls = found.get("repeats", repeats)
+    few = "" if calls >= repeats else f" ({calls} call{'s' if calls > 1 else ''})"
+    return f"{found['low']:.3g} to {found['high']:.3g}{few}"
+
+
+def _table(kind: str, results: list[dict[str, Any]], repeats: int) -> str:
     title, place = _TABLES[kind]
     rows = [("model", "backend", "device", "here", "spread", "original guide, on its machines")]
     for result in results:
         found = result.get(kind)
         guide = _GUIDE.get(result["model"], {}).get(result["backend"], (None,) * 3)[place]
         here = "-" if found is None else f"{found['median']:.3g}"
-        spread = "-" if found is None else f"{found['low']:.3g} to {found['high']:.3g}"
+        spread = "-" if found is None else _spread(found, repeats)
         rows.append((result["model"], result["backend"], result.get("device", "-"), here, spread,
                      "-" if guide is None else f"{guide:g}"))  # fmt: skip
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

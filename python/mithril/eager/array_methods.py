@@ -29,6 +29,7 @@ class ArrayMethods:
     _is_native: Any
     _as_array: Any
     _scope_of_dtypes: Any
+    _error_of_table: Any
 
     def to_tensor(self, input: Any, dtype: DTypeLike | None = None) -> Any:
         """An array from a number or nested lists and tuples of numbers, as `array` makes it."""

@@ -23,7 +23,7 @@ def promote(a: Dtype, b: Dtype) -> Dtype:
         return Dtype.int16
     if {a, b} == {Dtype.float16, Dtype.bfloat16}:
         return Dtype.float32
-    return max(a, b, key=lambda d: _ORDER[d.value])
+    return a if _ORDER[a.value] >= _ORDER[b.value] else b
 
 
 def compute_type(
@@ -31,7 +31,7 @@ def compute_type(
 ) -> Dtype:
     """What an op of that rule computes in: numbers of Python widen the kind of arrays only."""
     joined = functools.reduce(promote, arrays)
-    weak = max((_kind_of_number(number) for number in numbers), default=0)
+    weak = max([0, *(_kind_of_number(number) for number in numbers)])
     if weak > _kind(joined):
         joined = backend.default_dtype if weak == 2 else backend.default_int
     if rule == "promote_float" and not joined.is_float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +36,16 @@ from .dtypes import compute_type
 from .op_programs import MOST_PROGRAMS
 from .recording import is_symbolic, op_of, record
 
-__all__ = ["LAYERS", "MODELS", "MOST_PROGRAMS", "find", "names", "typed"]
+__all__ = [
+    "LAYERS",
+    "MODELS",
+    "MOST_PROGRAMS",
+    "OF_ARGUMENTS",
+    "find",
+    "is_plain",
+    "names",
+    "typed",
+]
 
 _CONVOLUTION = ("input", "weight", "bias", "stride", "padding", "dilation")
 _ENTROPY = ("input", "target", "weights", "threshold")
@@ -199,6 +209,11 @@ class _Method:
             if key in values and key not in self._fixed:
                 raise SignatureError(f"{self.op}: {key!r} is given twice")
             values[key] = value
+        keepdim = values.get("keepdim", False)  # libraries take numbers, or say so in their words
+        if not (isinstance(keepdim, bool | np.bool_) or is_symbolic(keepdim)):
+            raise DTypeError(
+                f"{self.op}: keepdim requires a bool, got {shown(keepdim)}", code="MTH202"
+            )
         for name, declared in self._inputs.items():
             required = declared["default"] is MISSING and not declared["optional"]
             if required and name not in values and name != "rng_key":
@@ -341,7 +356,7 @@ class _Method:
         named = {name: value for name, value in arrays.items() if name not in wires[:gap]}
         try:
             return function(*(arrays[name] for name in wires[:gap]), **named)
-        except (ValueError, TypeError, IndexError, OverflowError) as error:
+        except OF_ARGUMENTS as error:
             raise backend._error_of_table(self.op, error, list(arrays.values())) from None
 
 
@@ -468,13 +483,41 @@ def _in_dtype(backend: Any, result: Any, dtype: Dtype | None) -> Any:
     return op_programs.cast(backend, result, dtype)
 
 
+# What libraries raise of arguments that a function cannot take.
+OF_ARGUMENTS = (ValueError, TypeError, IndexError, OverflowError, RuntimeError)
+_OF_AXES = re.compile(r"\b(axis|axes|dim|dimension)\b.* out of (range|bounds)|invalid axis", re.I)
+_OF_SHAPES = re.compile(r"shape|size|dimension|broadcast|rank|-?\bD\b")
+_NOT_OF_ARGUMENTS = re.compile(
+    r"memory|alloc|RESOURCE|device|grad|not implemented|INTERNAL|\btrac(er|ing)", re.I
+)
+_OF_SIGNATURES = "incompatible function arguments"  # of MLX, with all that functions take
+_LONGEST_SAID = 300
+
+
+def is_plain(error: Exception) -> bool:
+    """Tells whether a framework's exception is of arguments: a class of Python's, and neither of
+    memory, nor of a device, nor of what the framework does with functions."""
+    if type(error) is OverflowError or _OF_SIGNATURES in str(error):
+        return True
+    return type(error) in OF_ARGUMENTS and not _NOT_OF_ARGUMENTS.search(str(error))
+
+
+def _said(error: Exception) -> str:
+    """The first line, without the name of a function in front (MLX)."""
+    line = re.sub(r"^\[\w+\]\s*", "", (str(error).splitlines() or [""])[0])
+    line = line.partition(" [original->remapped]")[0]  # which shows them as tuples
+    return line[:_LONGEST_SAID].strip().rstrip(".,:") or type(error).__name__
+
+
 def typed(op: str, error: Exception, operands: Sequence[Any]) -> MithrilError:
-    """NumPy's exception as ours: the op, the requirement, the shapes that were given."""
-    shapes = [list(x.shape) for x in operands if hasattr(x, "shape")]
+    """A library's exception as ours: the op, the requirement, the shapes that were given."""
+    shapes = [list(x.shape) for x in leaves(list(operands)) if hasattr(x, "shape")]
     got = " and ".join(map(str, shapes)) or shown(operands)
-    text = f"{op}: {str(error).partition('[')[0].splitlines()[0].strip()}, got {got}"
-    if isinstance(error, np.exceptions.AxisError):
+    text = f"{op}: {_said(error)}, got {got}"
+    if isinstance(error, np.exceptions.AxisError) or _OF_AXES.search(str(error)):
         return ArgumentError(text, code="MTH302")
+    if isinstance(error, TypeError | RuntimeError) and shapes and _OF_SHAPES.search(str(error)):
+        return ShapeError(text)
     if isinstance(error, IndexError):
         return DataIndexError(text)
     if isinstance(error, OverflowError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mithril import models
-from mithril.base.arrays import is_device_array
+from mithril.base.arrays import is_device_array, laid_out
 from mithril.errors import UnsupportedError
 from mithril.execution.own_ops import paused
 from mithril.logical.connection import IOKey
@@ -39,7 +39,12 @@ def run(
     values = [cast(backend, flat[key.name], key.dtype) for key in program.inputs]
     function = getattr(program.forward, "function", None)
     if function is None:
-        results = program.forward.run(values)
+        results = program.forward.run(
+            [
+                x if is_device_array(x) else laid_out(x, key.dtype)
+                for key, x in zip(program.inputs, values, strict=True)
+            ]
+        )
     else:
         with backend._scope_of_dtypes(dtype for _, dtype in types.values()):
             # Not `run`: results stay part of what the framework traces.
@@ -98,8 +103,10 @@ def _compile(
         inference=True,
         jit=False,
     )
-    if compilation_of(compiled).program is None:
+    program = compilation_of(compiled).program
+    if program is None:
         raise UnsupportedError(
             f"{type(model).__name__}: its operands do not fix the ranks of its results"
         )
-    return compilation_of(compiled).program
+    program.output_shapes([types[key.name][0] for key in program.inputs if key.is_tensor])
+    return program

@@ -70,8 +70,11 @@ class CompileTarget(ABC):
     block_until_ready: Any
     capabilities: Any
     _from_host: Any
+    get_device: Any
     _is_native: Any
     _kernel: Any
+    _custom: Any
+    _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
 
     # --- offered by some --------------------------------------------------------------------------
 

@@ -9,26 +9,39 @@ function of its own, ``own_g_tanh`` with a gradient of its own, ``own_fg_tanh`` 
 from __future__ import annotations
 
 import contextlib
+import difflib
 import functools
 import inspect
+import math
 import re
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 from mithril import _core
 from mithril.base.numpy import np
-from mithril.errors import KeyNotFound, ShapeError, SignatureError, UnsupportedError
+from mithril.errors import (
+    KeyNotFound,
+    MithrilWarning,
+    ShapeError,
+    SignatureError,
+    UnsupportedError,
+    warn,
+)
 from mithril.types import MISSING
 
 __all__ = [
+    "Functions",
     "are_brought",
+    "checked_backward",
     "emitted_names",
-    "function",
+    "idle_gradients",
     "is_gradient",
+    "is_of_user",
     "is_own",
     "makes_arrays",
+    "misspelt",
     "runs_graphs",
     "share",
     "names",
@@ -78,6 +91,11 @@ def are_brought(backend: Any) -> bool:
     return any(map(any, names(backend)))
 
 
+def is_of_user(backend: Any) -> bool:
+    """Tells whether the backend's class is not of this package."""
+    return not _is_ours(type(backend))
+
+
 def makes_arrays(backend: Any) -> bool:
     """Whether the backend's class has a `tensor` that is not of this package."""
     cls: Any = type(backend)
@@ -98,6 +116,9 @@ def _is_brought(cls: type, name: str) -> bool:
 
 @functools.cache
 def _names(cls: type, paused: frozenset[str]) -> tuple[dict[str, str], dict[str, str]]:
+    if not paused:  # once for each class
+        for text in misspelt(cls).values():
+            warn(f"{cls.__name__}: {text}", MithrilWarning)
     brought = _brought(cls)
     functions: dict[str, str] = {}
     gradients: dict[str, str] = {}
@@ -182,6 +203,47 @@ def _ops_among(cls: type) -> dict[str, str]:
 
 
 @functools.cache
+def misspelt(cls: type) -> dict[str, str]:
+    """Methods of a user's class that are almost called like an op, or its gradient: what to say."""
+    known = [op["name"] for op in _core.ops() if not op["name"].startswith(("own_", "user_"))]
+    out = {}
+    for name in _strangers(cls):
+        near = _near(name.removeprefix(_BACKWARD), known)
+        if near:
+            prefix = _BACKWARD if name.startswith(_BACKWARD) else ""
+            out[name] = f"{name}: no op has this name; did you mean {prefix}{near}?"
+    return out
+
+
+def idle_gradients(backend: Any) -> dict[str, str]:
+    """Methods ``backward_<name>`` of names that neither an op nor a function of the backend has."""
+    names = (name for name in _strangers(type(backend)) if name.startswith(_BACKWARD))
+    idle = [name for name in names if backend._kernel(name.removeprefix(_BACKWARD)) is None]
+    return {name: f"{name}: no op or registered function is called like that" for name in idle}
+
+
+def _strangers(cls: type) -> list[str]:
+    """Names of a user's methods that are neither ops nor methods of this package's classes."""
+    above = next((owner for owner in cls.__mro__ if _is_ours(owner)), object)
+    return [
+        name
+        for owner in cls.__mro__
+        if not _is_ours(owner)
+        for name, value in vars(owner).items()
+        if inspect.isfunction(value) and not name.startswith("_") and not hasattr(above, name)
+        if _op(name.removeprefix(_BACKWARD)) is None
+    ]
+
+
+def _near(name: str, known: list[str]) -> str:
+    """The op whose letters are the same in another order, or all but one or two of a long name."""
+    letters = sorted(name)
+    swapped = [op for op in known if sorted(op) == letters and op != name]
+    near = difflib.get_close_matches(name, swapped or known, 1, 0.0 if swapped else 0.85)
+    return near[0] if near else ""
+
+
+@functools.cache
 def _op(name: str) -> str | None:
     try:
         known = _core.find_op(name)
@@ -193,22 +255,37 @@ def _op(name: str) -> str | None:
 # --- calls ----------------------------------------------------------------------------------------
 
 
-def function(backend: Any, name: str) -> Callable[..., Any] | None:
-    """What emitted text calls as ``ops.<name>``; None where the class brings nothing for it."""
-    brought = _brought_by(backend)
-    match = _OWN.fullmatch(name)
-    if match is None:
-        # An instruction inside of another op's body, such as the tanh of gelu.
-        is_brought = name in brought and name not in paused_ops()
-        return _forward(backend, name, brought[name]) if is_brought else None
-    _, _, op, place = match.groups()
-    if place is None:
-        return _forward(backend, op, brought[op])
-    return _vjp(backend, op, brought[_BACKWARD + op], int(place))
+class Functions:
+    """What emitted text calls as ``ops.<name>`` of what a backend's class brings."""
+
+    def __init__(self, backend: Any) -> None:
+        self._backend, self._brought = backend, _brought_by(backend)
+        # How a method is called is found out once, for the method that it was then.
+        self._made: dict[str, tuple[Any, Callable[..., Any]]] = {}
+
+    def find(self, name: str) -> Callable[..., Any] | None:
+        """The function; None where the class brings nothing for it."""
+        match = _OWN.fullmatch(name)
+        if match is None:
+            # An instruction inside of another op's body, such as the tanh of gelu.
+            is_brought = name in self._brought and name not in paused_ops()
+            return self._function(name, name, None) if is_brought else None
+        return self._function(name, match[3], match[4])
+
+    def _function(self, name: str, op: str, place: str | None) -> Callable[..., Any]:
+        method = self._brought[op if place is None else _BACKWARD + op]
+        own = getattr(self._backend, method)
+        made = self._made.get(name)
+        if made is None or made[0] != own:
+            if place is None:
+                run = _forward(self._backend, op, own, method)
+            else:
+                run = _vjp(self._backend, op, own, method, int(place))
+            self._made[name] = made = (own, run)
+        return made[1]
 
 
-def _forward(backend: Any, op: str, method: str) -> Callable[..., Any]:
-    own = getattr(backend, method)
+def _forward(backend: Any, op: str, own: Any, method: str) -> Callable[..., Any]:
     call = _Call(op, own, f"{type(backend).__name__}.{method}")
     is_one = len(_core.find_op(op)["outputs"]) == 1 and op not in _LISTS
 
@@ -225,11 +302,11 @@ def _forward(backend: Any, op: str, method: str) -> Callable[..., Any]:
     return run
 
 
-def _vjp(backend: Any, op: str, method: str, place: int) -> Callable[..., Any]:
-    own = getattr(backend, method)
+def _vjp(backend: Any, op: str, own: Any, method: str, place: int) -> Callable[..., Any]:
     what = f"{type(backend).__name__}.{method}"
     keys = [i["name"] for i in _core.find_op(op)["inputs"]]
-    taken = _parameters(own, what)
+    attributes = [name for name, _ in _core.find_op(op)["attrs"]]
+    taken = checked_backward(own, what, {*keys, *attributes})
 
     def run(cotangent: Any, result: Any, *operands: Any, **named: Any) -> Any:
         values = dict(zip(keys, operands, strict=False))
@@ -280,7 +357,7 @@ def _taken(backend: Any, what: str, result: Any) -> Any:
     """A result as the functions of `ops` give it."""
     if isinstance(result, tuple | list):
         return tuple(_taken(backend, what, item) for item in result)
-    if isinstance(result, float | int):
+    if type(result) in (float, int, bool):  # NumPy's float64 is a float, and has a type
         return backend.to_numpy(backend.tensor(result))
     if not hasattr(result, "shape"):
         raise SignatureError(
@@ -325,19 +402,52 @@ class _Taken(NamedTuple):
     """What a function takes by place and by name."""
 
     names: list[str]
+    required: list[str]  # of these without a default
+    by_place_only: list[str]
+    most_places: float
     takes_places: bool
     takes_names: bool
+    text: str  # "(x, alpha)"
 
 
 def _parameters(function: Any, what: str) -> _Taken:
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except (ValueError, TypeError):
         raise UnsupportedError(f"{what}: its arguments cannot be told") from None
-    kinds = {p.kind for p in parameters}
-    named = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    parameters = signature.parameters.values()
+    kinds = [p.kind for p in parameters]
+    one = inspect.Parameter
+    named = [p for p in parameters if p.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    takes_places = one.VAR_POSITIONAL in kinds
     return _Taken(
-        named, inspect.Parameter.VAR_POSITIONAL in kinds, inspect.Parameter.VAR_KEYWORD in kinds
+        names=[p.name for p in named],
+        required=[p.name for p in named if p.default is p.empty],
+        by_place_only=[p.name for p in named if p.kind == one.POSITIONAL_ONLY],
+        most_places=math.inf if takes_places else len(named) - kinds.count(one.KEYWORD_ONLY),
+        takes_places=takes_places,
+        takes_names=one.VAR_KEYWORD in kinds,
+        text=str(signature.replace(return_annotation=signature.empty)),
+    )
+
+
+def checked_backward(function: Any, what: str, options: Collection[str] = ()) -> _Taken:
+    """What a gradient rule takes beside the gradient, the inputs and the outputs.
+
+    Raises
+    ------
+    SignatureError : it cannot be called with these three
+    """
+    taken = _parameters(function, what)
+    rest = [name for name in taken.required if name in taken.names[3:] and name not in options]
+    if taken.most_places >= 3 and not rest:
+        return taken
+    name = what.rpartition(".")[2]
+    raise SignatureError(
+        f"{what}: requires the signature {name}(grad_output, inputs, outputs), got"
+        f" {name}{taken.text}",
+        hint="it is called by place with the gradient of the output, a tuple of the operands and"
+        " a tuple of the results",
     )
 
 
@@ -353,6 +463,7 @@ class _Call:
             **{i["name"]: i["default"] for i in entry["inputs"]},
         }
         self._taken = _parameters(own, what)
+        self._attributes = [key for key in self._defaults if key not in self._inputs]
         known = {*self._defaults, *self._inputs}
         # Parameter of the method -> key of the op.
         self._key_of = {
@@ -377,21 +488,41 @@ class _Call:
         left = [key for key in self._inputs if key in values]
         for parameter, key in zip(unnamed, left, strict=False):
             named[parameter] = values.pop(key)
+        missing = [name for name in self._taken.required if name not in named]
+        if missing:
+            raise self._refused(f"nothing is given for {missing[0]!r}")
+        by_place = self._taken.by_place_only
         if self._taken.takes_places:
-            given = [named.pop(name) for name in self._taken.names if name in named]
+            by_place = self._taken.names
+        given = [named.pop(name) for name in by_place if name in named]
+        if self._taken.takes_places:
             given += [values.pop(key) for key in self._inputs if key in values]
-        else:
-            given = []
         if self._taken.takes_names:
             return given, named | values
         return given, self._checked(named, values)
 
     def _checked(self, named: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
         for key, value in values.items():
-            if value is None or self._defaults.get(key, MISSING) == value:
+            if value is None:
+                continue
+            if hasattr(value, "shape") or isinstance(value, list):
+                raise self._refused(f"it has no parameter for {key!r}")
+            if self._defaults.get(key, MISSING) == value:
                 continue
             raise UnsupportedError(
                 f"{self.what}: takes no '{key}', which the model gives {self._op}",
                 hint=f"add a parameter '{key}' (or **attributes)",
             )
         return named
+
+    def _refused(self, why: str) -> SignatureError:
+        method = self.what.rpartition(".")[2]
+        wanted = ", ".join([*self._inputs, *self._attributes])
+        hint = "operands go by the op's names, or by place under other names"
+        if self._attributes:
+            hint += f"; leave out what it does not use of {', '.join(self._attributes)}"
+        return SignatureError(
+            f"{self.what}: requires the signature {method}({wanted}), got"
+            f" {method}{self._taken.text}: {why}",
+            hint=hint,
+        )

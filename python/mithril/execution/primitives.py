@@ -9,7 +9,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.base.checks import checked_str
-from mithril.errors import SignatureError, shown
+from mithril.errors import SignatureError, UnsupportedError, shown
 from mithril.execution import own_ops
 
 __all__ = [
@@ -19,14 +19,21 @@ __all__ = [
     "checked_kernel",
     "define_op",
     "formula_key_of",
+    "formula_of",
     "has_primitives",
     "is_primitive",
+    "named",
     "op_names",
     "uses_primitives",
 ]
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _USER_OP = re.compile(r"user_[0-9a-f]{16}_(.+?)(?:_vjp(\d+))?")
+_NO_FUNCTION = re.compile(
+    r"user_[0-9a-f]{16}_(.+?)(?:_vjp(\d+))?: the (\w+) backend cannot run it: it has no function of"
+    r" that name(.*)",
+    re.DOTALL,
+)
 _ops_called = re.compile(r"\bops\.(?:user|own)_")
 # (formula key, what is said of its keys, of the output, whether it is opaque) -> op.
 _ops: dict[tuple, str] = {}
@@ -132,11 +139,12 @@ class OpTable:
 
     def __init__(self, backend: Any):
         self._backend = backend
+        self._own_functions = own_ops.Functions(backend)
 
     def __getattr__(self, name: str) -> Any:
         match = _USER_OP.fullmatch(name)
         if match is None:
-            own = own_ops.function(self._backend, name)
+            own = self._own_functions.find(name)
             return getattr(self._backend.ops, name) if own is None else own
         formula, place = match.groups()
         if name.removesuffix(f"_vjp{place}") in _opaque_ops:
@@ -147,16 +155,45 @@ class OpTable:
 
 
 def _vjp(backward: Any, place: int) -> Callable[..., Any]:
+    what = getattr(backward, "__name__", "backward")
+
     def cotangent(grad_output: Any, output: Any, *inputs: Any, **named: Any) -> Any:
         values = (*inputs, *named.values())
-        found = backward(grad_output, values, (output,))
+        try:
+            found = backward(grad_output, values, (output,))
+        except TypeError:
+            own_ops.checked_backward(backward, what)  # says what is wrong with its signature
+            raise
         if not hasattr(found, "shape"):
             return found[place]
         # An array alone is the gradient of one operand; its rows are no gradients.
-        what = getattr(backward, "__name__", "backward")
         return own_ops.share(what, found, place, len(values))
 
     return cotangent
+
+
+def named(error: UnsupportedError) -> UnsupportedError:
+    """An error of emission that names a user's op, with the name that it is registered by."""
+    match = _NO_FUNCTION.match(error.message)
+    if match is None:
+        return error
+    formula, place, backend, rest = match.groups()
+    if place is None:
+        text = f"{formula}: the {backend} backend has no function of that name{rest}"
+        hint = f"register one: backend.register_function({formula!r}, function)"
+    else:
+        text = f"{formula}: the {backend} backend has no gradient of it{rest}"
+        hint = (
+            f'register "backward_{formula}": a function (grad_output, inputs, outputs)'
+            " that gives the gradients of the inputs"
+        )
+    return UnsupportedError(text, code=error.code, hint=hint, place=error.place)
+
+
+def formula_of(op: str) -> str:
+    """The name that a user's op is registered by; of other ops their own."""
+    match = _USER_OP.fullmatch(op)
+    return op if match is None else match[1]
 
 
 def uses_primitives(source: str) -> bool:

@@ -105,7 +105,10 @@ def _checked_params(physical: Any, params: Any) -> Mapping[str, Any]:
     unknown = [name for name in found if name not in physical.param_keys]
     if unknown:
         near = suggestion(unknown[0], physical.param_keys)
-        raise KeyNotFound(f"export_c: params: no parameter named {shown(unknown[0])}{near}")
+        raise KeyNotFound(
+            f"export_c: params: no parameter named {shown(unknown[0])}{near}",
+            hint="params, state = pm.split_state(arrays) parts what was saved with the state",
+        )
     return found
 
 

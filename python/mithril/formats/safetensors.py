@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mithril import _core
+from mithril.base.checks import checked_bool
 from mithril.base.files import opened, replacing
 from mithril.base.public import public
 from mithril.errors import ArgumentError, DTypeError, ParseError, SignatureError, shown
@@ -17,6 +18,8 @@ from mithril.types import Dtype, as_dtype
 
 MOST_HEADER = 64 << 20  # bytes
 _ALIGNMENT = 8
+_SEPARATOR = "/"  # between names of nested dictionaries
+_DEEPEST = 100
 _DTYPES = tuple(map(str, Dtype))
 
 
@@ -116,34 +119,92 @@ def read_tensors(stream: Any, size: int, what: str) -> dict[str, Any]:
     return out
 
 
+def _flat(arrays: Any, what: str) -> Any:
+    """The arrays of a nest by their paths; a dictionary without others in it stays as it is."""
+    if not isinstance(arrays, dict) or not any(isinstance(x, dict) for x in arrays.values()):
+        return arrays
+    return dict(_leaves(arrays, "", what))
+
+
+def _leaves(nest: dict[Any, Any], path: str, what: str) -> Iterator[tuple[str, Any]]:
+    from mithril.base.numpy import np
+
+    if path.count(_SEPARATOR) > _DEEPEST:
+        raise ArgumentError(f"{what}: dictionaries lie at most {_DEEPEST} deep in each other")
+    if path and not nest:
+        yield path, np.zeros(0, np.uint8)  # its name ends in "/": an empty dictionary
+    for name, value in nest.items():
+        if not isinstance(name, str) or not name or _SEPARATOR in name:
+            raise ArgumentError(
+                f"{what}: in dictionaries of dictionaries a name requires text without"
+                f" '{_SEPARATOR}', got {shown(name)}"
+            )
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{path}{name}{_SEPARATOR}", what)
+        else:
+            yield path + name, value
+
+
+def _nested(arrays: dict[str, Any], what: str) -> dict[str, Any]:
+    """The nest whose arrays have these paths."""
+    out: dict[str, Any] = {}
+    for path, array in arrays.items():
+        *names, last = path.split(_SEPARATOR)
+        if len(names) > _DEEPEST:
+            raise ParseError(f"{what}: {shown(path)} lies deeper than {_DEEPEST} dictionaries")
+        inner: Any = out
+        for name in names:
+            inner = inner.setdefault(name, {}) if isinstance(inner, dict) else inner
+        if not isinstance(inner, dict) or last in inner or (not last and array.size):
+            raise ParseError(f"{what}: {shown(path)} is no name of an array in a dictionary")
+        if last:
+            inner[last] = array
+    return out
+
+
 @public
 def write_safetensors(path: Any, arrays: dict[str, Any]) -> None:
     """Writes a dictionary of arrays (of NumPy or any framework) as a safetensors file.
 
-    The file is there completely, or the one that was there before.
+    The file is there completely, or the one that was there before. Dictionaries in the dictionary,
+    such as the state of an optimizer, become one: "m/w" is what ``{"m": {"w": …}}`` has.
 
     >>> import numpy as np, os, tempfile
     >>> path = os.path.join(tempfile.mkdtemp(), "w.safetensors")
     >>> write_safetensors(path, {"w": np.ones((2, 3), "float32")})
     >>> read_safetensors(path)["w"].shape
     (2, 3)
+    >>> write_safetensors(path, {"step": 5, "m": {"w": np.ones(2, "float32")}})
+    >>> sorted(read_safetensors(path))
+    ['m/w', 'step']
+    >>> read_safetensors(path, nested=True)["m"]
+    {'w': array([1., 1.], dtype=float32)}
     """
-    found = arrays_of(arrays, "write_safetensors")
+    found = arrays_of(_flat(arrays, "write_safetensors"), "write_safetensors")
     with replacing("write_safetensors", path) as file:
         write_tensors(file, found)
 
 
 @public
-def read_safetensors(path: Any) -> dict[str, Any]:
+def read_safetensors(path: Any, *, nested: bool = False) -> dict[str, Any]:
     """The NumPy arrays of a safetensors file, by name.
+
+    Parameters
+    ----------
+    nested : True: names with "/" are paths into dictionaries of dictionaries, which are returned
+        as `write_safetensors` was given them; numbers come back as arrays without axes
 
     Raises
     ------
-    ParseError : the header lies about the data, or the file is cut off.
+    ParseError : the header lies about the data, or the file is cut off; with `nested`, a name is
+        that of an array and of a dictionary.
     """
+    is_nest = checked_bool("read_safetensors: nested", nested)
     with opened("read_safetensors", path) as file:
         size = os.fstat(file.fileno()).st_size
-        return read_tensors(Hashed(file), size, f"safetensors file {shown(file.name)}")
+        what = f"safetensors file {shown(file.name)}"
+        arrays = read_tensors(Hashed(file), size, what)
+    return _nested(arrays, what) if is_nest else arrays
 
 
 __all__ = ["read_safetensors", "write_safetensors"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from mithril.base.checks import (
     checked_bool,
@@ -14,14 +14,37 @@ from mithril.base.checks import (
     checked_str,
 )
 from mithril.base.public import public
-from mithril.errors import KeyNotFound, ShapeError, suggestion
+from mithril.errors import KeyNotFound, ShapeError, UnusedParamsWarning, suggestion, warn
 from mithril.physical import PhysicalModel
+from mithril.physical.compilation import compilation_of
 from mithril.physical.conversion import as_numpy
+from mithril.physical.parting import kept_states
 
 if TYPE_CHECKING:
     from mithril.physical import PhysicalModel
 
+Arrays = dict[str, Any]
 COUNTER = "num_batches_tracked"  # PyTorch's batch norm has it; nothing of ours reads one
+
+
+@overload
+def load_state_dict(
+    pm: PhysicalModel,
+    state_dict: Mapping[str, Any],
+    *,
+    strict: bool = True,
+    transposed: Iterable[str] = (),
+    with_state: Literal[False] = False,
+) -> Arrays: ...
+@overload
+def load_state_dict(
+    pm: PhysicalModel,
+    state_dict: Mapping[str, Any],
+    *,
+    strict: bool = True,
+    transposed: Iterable[str] = (),
+    with_state: Literal[True],
+) -> tuple[Arrays, Arrays]: ...
 
 
 @public
@@ -31,8 +54,10 @@ def load_state_dict(
     *,
     strict: bool = True,
     transposed: Iterable[str] = (),
-) -> dict[str, Any]:
-    """Parameters of a compiled model out of a state dict, by name.
+    with_state: bool = False,
+) -> Arrays | tuple[Arrays, Arrays]:
+    """Parameters of a compiled model out of a state dict, by name; of a model in training its
+    state, too, if asked for.
 
     Arrays may differ in axes of size 1 from what the model takes ([c] for [1, c, 1, 1]); they are
     cast to the backend's dtype.
@@ -44,15 +69,19 @@ def load_state_dict(
     strict : whether a name that the model does not have is an error
     transposed : patterns with ``*`` of names whose matrices have their axes the other way around,
         such as ``["*.c_attn.weight"]`` of GPT-2
+    with_state : True: the model's state as well, such as running statistics of batch norm, which
+        are state of a model that is compiled for training, and parameters in ``mode="eval"``; the
+        key of random numbers is that of ``pm.initial_state(seed=0)``
 
     Returns
     -------
-    Name -> array of the model's backend, for each of `pm.param_keys`
+    Name -> array of the model's backend, for each of `pm.param_keys`; with `with_state` a pair of
+    that and the same for each of `pm.state_keys`
 
     Raises
     ------
-    KeyNotFound : a parameter is not in the state dict; or a name is not in the model, or a pattern
-        fits none
+    KeyNotFound : a parameter, or a state with `with_state`, is not in the state dict; or a name is
+        not in the model, or a pattern fits none
     ShapeError : an array does not have the shape of its parameter
 
     >>> import mithril as ml, numpy as np
@@ -64,18 +93,47 @@ def load_state_dict(
     >>> params = ml.formats.load_state_dict(pm, state_dict)
     >>> pm.evaluate(params, {"x": np.ones((1, 3))})["y"]
     array([[3., 3.]], dtype=float32)
+
+    >>> model |= ml.BatchNorm1D(name="bn")(input="y", output="z")
+    >>> pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [None, 3]},
+    ...                 naming="path", mode="train")
+    >>> for name, value in {"weight": 1, "bias": 0, "running_mean": 2, "running_var": 3}.items():
+    ...     state_dict[f"bn.{name}"] = np.full(2, value)
+    >>> params, state = ml.formats.load_state_dict(pm, state_dict, with_state=True)
+    >>> state["bn.running_mean"]
+    array([2., 2.], dtype=float32)
     """
     checked_instance("load_state_dict: pm", pm, PhysicalModel, "a compiled model")
     arrays = checked_mapping("load_state_dict: state_dict", state_dict)
     turned = _fitting(checked_list("load_state_dict: transposed", transposed, "patterns"), arrays)
-    _refuse_missing(pm, arrays)
+    states = kept_states(compilation_of(pm))
+    loads_state = checked_bool("load_state_dict: with_state", with_state)
+    _refuse_missing([*pm.param_keys, *(states if loads_state else ())], arrays)
     if checked_bool("load_state_dict: strict", strict):
         _refuse_unknown(pm, arrays)
     shapes = pm.shapes
-    return {
-        name: _placed(pm, name, as_numpy(arrays[name], name), shapes.get(name), name in turned)
-        for name in pm.param_keys
-    }
+
+    def placed(names: Iterable[str]) -> Arrays:
+        return {
+            name: _placed(pm, name, as_numpy(arrays[name], name), shapes.get(name), name in turned)
+            for name in names
+        }
+
+    if not loads_state:
+        _warn_of_state([name for name in states if name in arrays])
+        return placed(pm.param_keys)
+    state = placed(name for name in pm.state_keys if name in arrays)
+    return placed(pm.param_keys), {**pm.initial_state(), **state}
+
+
+def _warn_of_state(names: list[str]) -> None:
+    if names:
+        few = ", ".join(f"'{name}'" for name in names[:3]) + (", ..." if len(names) > 3 else "")
+        warn(
+            f"load_state_dict: {few} are state of this model, which is compiled for training, and"
+            " are left out: params, state = load_state_dict(..., with_state=True) loads them",
+            UnusedParamsWarning,
+        )
 
 
 def _fitting(patterns: list[Any], names: Mapping[str, Any]) -> set[str]:
@@ -89,8 +147,8 @@ def _fitting(patterns: list[Any], names: Mapping[str, Any]) -> set[str]:
     return out
 
 
-def _refuse_missing(pm: PhysicalModel, arrays: Mapping[str, Any]) -> None:
-    missing = [name for name in pm.param_keys if name not in arrays]
+def _refuse_missing(names: Iterable[str], arrays: Mapping[str, Any]) -> None:
+    missing = [name for name in names if name not in arrays]
     if missing:
         raise KeyNotFound(
             f"load_state_dict: {_counted(missing)} not in the state dict: {missing[0]!r}"
@@ -124,7 +182,10 @@ def _placed(pm: PhysicalModel, name: str, array: Any, shape: Any, is_turned: boo
         if not _is_alike(shape, array.shape):
             raise ShapeError(f"'{name}' must have shape {list(shape)}, got {_sizes(array)}")
         array = array.reshape(shape)
-    return pm.backend.tensor(array, pm.backend.default_dtype if array.dtype.kind == "f" else None)
+    wanted = compilation_of(pm).by_name[name].dtype
+    if wanted is None or not wanted.is_float:
+        wanted = pm.backend.default_dtype if array.dtype.kind == "f" else None
+    return pm.backend.tensor(array, wanted)
 
 
 def _sizes(array: Any) -> list[int]:

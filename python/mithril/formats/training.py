@@ -88,6 +88,7 @@ def _filled(model: Any, node: Any, state: Any) -> Model:
     parts = node.submodels
     model._attach(node)
     model._inner = model._adopt(handle(_item(parts, 0)))
+    model._inner._is_trained = True
     model._losses = [
         Loss(
             _is(str, loss["text"]),

@@ -236,7 +236,8 @@ class MemoryPlan:
         """The largest value of an open size with which everything fits.
 
         Found by planning at sizes, the others as they are in this plan; nothing is run or
-        allocated. It is taken for granted that memory grows with the size.
+        allocated. It is taken for granted that memory grows with the size. The scratch memory of
+        products may not: a larger size than the one found may fit, but the next one never does.
 
         Parameters
         ----------

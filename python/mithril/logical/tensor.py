@@ -104,8 +104,14 @@ def _literal(constant: str, dtype: str, shape: list[int], data: bytes) -> _core.
     return _core.TensorLiteral.from_bytes(dtype, shape, data)
 
 
+def _packed(shape: list[int], format: str, transposed: bool, data: bytes) -> _core.TensorLiteral:
+    return _core.TensorLiteral.from_packed(shape, format, transposed, data)
+
+
 def _literal_parts(literal: _core.TensorLiteral) -> tuple[Any, ...]:
     """What pickles and copies of a literal are made of."""
+    if literal.packed is not None:
+        return _packed, (list(literal.shape), *literal.packed)
     data = b"" if literal.constant else literal.bytes
     return _literal, (literal.constant, str(literal.dtype), list(literal.shape), data)
 

@@ -17,6 +17,7 @@ from mithril.base.checks import (
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
+    DataIndexError,
     KeyNotFound,
     NotFiniteError,
     OptionError,
@@ -75,6 +76,7 @@ def generate(
     Raises
     ------
     ArgumentError : a number out of its range, or more tokens than the cache has room for
+    DataIndexError : a token that is negative, or not in the vocabulary of the logits
     OptionError : options of drawing without a temperature
     KeyNotFound : the model has no such input or output
     NotFiniteError : logits are NaN
@@ -171,11 +173,14 @@ class _Draw:
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
         import numpy as np
 
-        logits = logits / self.temperature
+        most = logits.max(-1, keepdims=True)
+        with np.errstate(over="ignore", invalid="ignore"):  # little beside the temperature, or Inf
+            logits = np.where(logits == most, 0.0, (logits - most) / self.temperature)
         if self.top_k is not None and self.top_k < logits.shape[-1]:
             least = np.partition(logits, -self.top_k, -1)[:, -self.top_k, None]
             logits = np.where(logits < least, -np.inf, logits)
-        chances = _softmax(logits)
+        powers = np.exp(logits)  # of 0 and less
+        chances = powers / powers.sum(-1, keepdims=True)
         return chances if self.top_p is None else self._nucleus(chances)
 
     def _nucleus(self, chances: np.ndarray) -> np.ndarray:
@@ -189,13 +194,6 @@ class _Draw:
         out = np.zeros_like(chances)
         np.put_along_axis(out, order, np.where(is_out, 0.0, rising), -1)
         return out / out.sum(-1, keepdims=True)
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    import numpy as np
-
-    powers = np.exp(logits - logits.max(-1, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
 
 
 def _number(key: str, value: Any, most: float) -> None:
@@ -224,8 +222,22 @@ class _Loop:
         self._draw = draw
         self._stops = _integers("stop_tokens", stop_tokens)
         self.tokens = _prompt(tokens)
+        self._vocabulary = self._known_vocabulary()
+        self._check_tokens()
         self._state = self._first_state()
         self._check_room()
+
+    def _known_vocabulary(self) -> int | None:
+        shape = self._pm.get_shapes().get(self._output)
+        last = shape[-1] if shape else None
+        return last if isinstance(last, int) else None
+
+    def _check_tokens(self) -> None:
+        """Raises where the prompts have tokens that no logit is for: some backends look up others
+        in their place."""
+        if self._vocabulary is not None:
+            wanted = f"below {self._vocabulary}, the size of the vocabulary in '{self._output}'"
+            _refuse_where(self.tokens >= self._vocabulary, self.tokens, wanted)
 
     def _first_state(self) -> dict[str, Any]:
         if not self._pm.state_keys:
@@ -288,6 +300,9 @@ class _Loop:
                 f"generate: '{self._output}' must be logits [b, t, vocabulary], got"
                 f" {list(logits.shape)}"
             )
+        if self._vocabulary is None:
+            self._vocabulary = logits.shape[-1]
+            self._check_tokens()
         last = logits[:, -1].astype(np.float64)
         if np.isnan(last).any():
             raise NotFiniteError(f"generate: '{self._output}' is NaN behind the last token")
@@ -312,7 +327,16 @@ def _prompt(tokens: Any) -> np.ndarray:
         raise ShapeError(
             f"generate: tokens require shape [b, t] with at least one, got {list(array.shape)}"
         )
+    _refuse_where(array < 0, array, "of at least 0")
     return array
+
+
+def _refuse_where(wrong: np.ndarray, tokens: np.ndarray, wanted: str) -> None:
+    if wrong.any():
+        first = tuple(int(places[0]) for places in wrong.nonzero())
+        raise DataIndexError(
+            f"generate: tokens require integers {wanted}, got {tokens[first]} at {list(first)}"
+        )
 
 
 def _integers(what: str, values: Any) -> np.ndarray:

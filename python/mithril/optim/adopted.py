@@ -7,7 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril.base.public import public
-from mithril.errors import ArgumentError, KeyNotFound, ShapeError, SignatureError, shown, suggestion
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    ShapeError,
+    SignatureError,
+    UnknownNameError,
+    shown,
+    suggestion,
+)
 
 
 class AdoptedOptimizer:
@@ -22,6 +30,15 @@ class AdoptedOptimizer:
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
         self._names: frozenset[str] = frozenset()  # of the parameters that it keeps state of
+
+    @public
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in ("optimizer", "_names"):
+            raise UnknownNameError(
+                f"adopt: has no attribute {name!r}",
+                hint="numbers are those of MLX's own: adopted.optimizer.learning_rate = 0.01",
+            )
+        object.__setattr__(self, name, value)
 
     @property
     def state(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from mithril.types import Dtype
 
 KEY = "loss_scale"
 FIRST, INTERVAL, LARGEST = 2.0**16, 2000, 2.0**127
+_NONE_WAITS = "with stream_gradients no gradient waits until all are known to be finite"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,13 @@ def default_scale(backend: Any) -> LossScale | None:
 def loss_scale_of(option: Any, backend: Any, optimizer: Any, streams: bool) -> LossScale | None:
     """Reads compile's `loss_scale`; None: losses are not scaled."""
     if option is None:
-        return None if optimizer is None or streams else default_scale(backend)
+        found = None if optimizer is None else default_scale(backend)
+        if streams and found is not None:
+            raise UnsupportedError(
+                f"stream_gradients: losses are scaled in float16, and {_NONE_WAITS}",
+                hint='give compute_precision="bfloat16" to the backend, or loss_scale=1 for none',
+            )
+        return found
     is_number = isinstance(option, int | float) and not isinstance(option, bool)
     if not is_number or not 0 < option <= LARGEST:
         raise ArgumentError(f"loss_scale: requires a number above 0, got {shown(option)}")
@@ -83,10 +90,11 @@ def loss_scale_of(option: Any, backend: Any, optimizer: Any, streams: bool) -> L
             "loss_scale: there is no optimizer whose steps it would change",
             hint="compile with optimizer=, such as ml.optim.Adam()",
         )
+    if streams and option == 1:
+        return None
     if streams:
         raise UnsupportedError(
-            "loss_scale: with stream_gradients no gradient waits until all are known to be finite",
-            hint="leave one of them out",
+            f"loss_scale: {_NONE_WAITS}", hint="leave one of them out, or give 1"
         )
     return LossScale(float(option))
 

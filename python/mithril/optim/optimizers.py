@@ -18,14 +18,16 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from mithril.base.checks import checked_bool, checked_mapping
+from mithril.base.peer_names import argument_here
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
     SignatureError,
+    UnknownNameError,
     UnsupportedError,
     shown,
     suggestion,
@@ -61,6 +63,11 @@ def _at_full_width(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *dictionaries, **named)
 
     return call
+
+
+def _count(steps: Any) -> Any:
+    """The number of steps; NumPy's, as files give it, would make NumPy's arrays of others."""
+    return int(steps) if type(steps).__module__ == "numpy" else steps
 
 
 @functools.cache
@@ -105,12 +112,55 @@ def _minus(p: Any, rate: Any, direction: Any) -> Any:
     return p - rate * direction
 
 
+def _is_numeric(array: Any) -> bool:
+    """Tells whether it is one number of an array library, known or only traced."""
+    kind = str(getattr(array, "dtype", ""))
+    return getattr(array, "shape", None) == () and ("float" in kind or "int" in kind)
+
+
+def _number(name: str, value: Any) -> float | None:
+    """The number, or None while it is traced, by `jax.jit` for example."""
+    if not isinstance(value, str | bytes):
+        try:
+            return float(value)
+        except Exception:  # of somebody's __float__
+            if _is_numeric(value):
+                return None
+    raise ArgumentError(f"{name}: requires a number, got {shown(value)}")
+
+
+def _check_range(name: str, value: Any, wanted: str, fits: Callable[[float], bool]) -> Any:
+    number = _number(name, value)
+    if number is not None and not fits(number):
+        raise ArgumentError(f"{name}: requires a number {wanted}, got {shown(value)}")
+    return value
+
+
+def _positive(name: str, value: Any) -> Any:
+    return _check_range(name, value, "above 0", lambda x: x > 0)
+
+
+def _positive_or_none(name: str, value: Any) -> Any:
+    return None if value is None else _positive(name, value)
+
+
+def _not_negative(name: str, value: Any) -> Any:
+    return _check_range(name, value, "of at least 0", lambda x: x >= 0)
+
+
+def _fraction(name: str, value: Any) -> Any:
+    return _check_range(name, value, "in [0, 1)", lambda x: 0 <= x < 1)
+
+
 class Optimizer:
     """What all optimizers share; `slots` are the arrays that they keep for each parameter.
 
+    Each number is an attribute that may be set between steps; it is checked as the constructor
+    does, and an error leaves the old one.
+
     Parameters
     ----------
-    lr : the rate, above 0
+    lr : the rate, at least 0; a number or an array of one
     weight_decay : at least 0
     clip_value : gradients are cut off to [-clip_value, clip_value] first, as by
         ``torch.nn.utils.clip_grad_value_``; None: they are not
@@ -123,10 +173,19 @@ class Optimizer:
     >>> params, gradients = {"w": np.zeros(2)}, {"w": np.array([30.0, -40.0])}
     >>> opt.update(params, gradients, opt.init(params))[0]["w"].round(4)
     array([-0.6,  0.8])
+    >>> opt.lr = 0.5
+    >>> opt.update(params, gradients, opt.init(params))[0]["w"].round(4)
+    array([-0.3,  0.4])
     """
 
     slots: tuple[str, ...] = ()
     op = ""  # the engine's op that computes the same
+    _checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {
+        "lr": _not_negative,
+        "weight_decay": _not_negative,
+        "clip_norm": _positive_or_none,
+        "clip_value": _positive_or_none,
+    }
 
     @public
     def __init__(
@@ -137,10 +196,20 @@ class Optimizer:
         clip_norm: float | None = None,
         clip_value: float | None = None,
     ):
-        self.lr = _positive("lr", lr)
-        self.weight_decay = _not_negative("weight_decay", weight_decay)
-        self.clip_norm = None if clip_norm is None else _positive("clip_norm", clip_norm)
-        self.clip_value = None if clip_value is None else _positive("clip_value", clip_value)
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.clip_value = clip_value
+
+    @public
+    def __setattr__(self, name: str, value: Any) -> None:
+        check = self._checks.get(name)
+        if check is not None:
+            value = check(name, value)
+        elif type(self).__module__ == __name__:  # a class of a user has what it likes
+            near = argument_here(name, self._checks) or suggestion(name, self._checks)
+            raise UnknownNameError(f"{type(self).__name__}: has no attribute {name!r}{near}")
+        object.__setattr__(self, name, value)
 
     def _numbers(self) -> dict[str, Any]:
         """Everything but the rate, which may change from step to step."""
@@ -190,7 +259,7 @@ class Optimizer:
             near = suggestion(unknown[0], params)
             raise KeyNotFound(f"update: no parameter named '{unknown[0]}'{near}")
         check_state("update: state", state, self, gradients)
-        step = state["step"] + 1
+        step = _count(state["step"]) + 1
         new_params = dict(params)
         new_slots = {slot: dict(state[slot]) for slot in self.slots}
         clipped = self._clipped(gradients.values())
@@ -250,6 +319,11 @@ class Momentum(Optimizer):
 
     slots = ("v",)
     op = "momentum"
+    _checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {
+        **Optimizer._checks,
+        "momentum": _fraction,
+        "nesterov": checked_bool,
+    }
 
     @public
     def __init__(
@@ -263,8 +337,8 @@ class Momentum(Optimizer):
         clip_value: float | None = None,
     ):
         super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
-        self.momentum = _fraction("momentum", momentum)
-        self.nesterov = checked_bool("nesterov", nesterov)
+        self.momentum = momentum
+        self.nesterov = nesterov
 
     def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         g = self._decayed(p, g)
@@ -278,6 +352,12 @@ class Adam(Optimizer):
 
     slots = ("m", "v")
     op = "adam"
+    _checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {
+        **Optimizer._checks,
+        "beta1": _fraction,
+        "beta2": _fraction,
+        "eps": _not_negative,
+    }
 
     @public
     def __init__(
@@ -292,9 +372,9 @@ class Adam(Optimizer):
         clip_value: float | None = None,
     ):
         super().__init__(lr, weight_decay, clip_norm=clip_norm, clip_value=clip_value)
-        self.beta1 = _fraction("beta1", beta1)
-        self.beta2 = _fraction("beta2", beta2)
-        self.eps = _not_negative("eps", eps)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
 
     def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:
         return self._moved(p, self._decayed(p, g), kept, factors)
@@ -370,31 +450,6 @@ def check_state(what: str, state: Any, optimizer: Optimizer, names: Iterable[str
                 code="MTH402",
                 hint="optimizer.init(params) is the first one",
             )
-
-
-def _number(name: str, value: Any) -> float:
-    try:
-        return float(value)
-    except Exception:  # of somebody's __float__
-        raise ArgumentError(f"{name}: requires a number, got {shown(value)}") from None
-
-
-def _positive(name: str, value: Any) -> Any:
-    if not _number(name, value) > 0:
-        raise ArgumentError(f"{name}: requires a number above 0, got {shown(value)}")
-    return value
-
-
-def _not_negative(name: str, value: Any) -> Any:
-    if not _number(name, value) >= 0:
-        raise ArgumentError(f"{name}: requires a number of at least 0, got {shown(value)}")
-    return value
-
-
-def _fraction(name: str, value: Any) -> Any:
-    if not 0 <= _number(name, value) < 1:
-        raise ArgumentError(f"{name}: requires a number in [0, 1), got {shown(value)}")
-    return value
 
 
 __all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "check_state", "refuse_foreign"]

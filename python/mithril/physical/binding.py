@@ -16,8 +16,10 @@ from mithril.physical.conversion import as_numpy
 from mithril.physical.face import Face
 from mithril.physical.initial import Uninitialized
 from mithril.physical.inputs import inputs_of
+from mithril.physical.literals import literal_array
 from mithril.physical.options import CompileOptions
-from mithril.physical.quantized import QuantizationReport, Quantized
+from mithril.physical.program import Program
+from mithril.physical.quantized import QuantizationReport, weight_report
 from mithril.physical.targets import runs_natively
 from mithril.physical.weights import check_weights
 
@@ -98,7 +100,14 @@ class Binding(Face):
         [('w', 'int8', True)]
         """
         by_itself = self.backend.quantizes_itself and self.backend.quantize is not None
-        if not self._compilation.options.quantize and not by_itself:
+        options = self._compilation.options
+        if options.weights and not options.quantize:
+            raise UnsupportedError(
+                f"quantization_report: the weights are bound as {options.weights}, and what they"
+                " were is not known any more",
+                hint='ask before bind: of a model that is compiled with quantize="int8"',
+            )
+        if not options.quantize and not by_itself:
             raise UnsupportedError(
                 f"quantization_report: {self.backend!r} keeps weights as they are",
                 hint='compile the model with quantize="int8", and ask before bind',
@@ -112,9 +121,7 @@ class Binding(Face):
         inputs = inputs_of(self._compilation, program, call)
         if by_itself:
             return self.backend._quantization_report(program, inputs)
-        is_quantized = isinstance(program.forward, Quantized)
-        nothing = QuantizationReport((), ())
-        return program.forward.report(inputs, program.outputs) if is_quantized else nothing
+        return _report(self, program, inputs, call)
 
 
 def _made(physical: Any, options: CompileOptions) -> PhysicalModel:
@@ -126,16 +133,63 @@ def _bound_options(compilation: Compilation, params: Mapping[str, Any]) -> Compi
     """The options with parameters among the constants."""
     options, own = compilation.options, {compilation.by_name[name].key for name in params}
 
-    def is_bound(key: Any) -> bool:
-        return (key if isinstance(key, str) else key.key_name) in own
-
     is_whole = set(compilation.param_keys) <= set(params)
     return replace(
         options,
-        trainable_keys=[key for key in options.trainable_keys if not is_bound(key)],
+        trainable_keys=[k for k in options.trainable_keys if compilation.key_of(k) not in own],
         constants=[*options.constants, *_constants(compilation, params)],
         quantize="" if is_whole else options.quantize,
         recorder=_core.Recorder(),
+    )
+
+
+def _report(physical: Any, program: Program, inputs: list[Any], call: Call) -> QuantizationReport:
+    """Compares a call with the same one without rounding."""
+    compilation, to_numpy = physical._compilation, physical.backend.to_numpy
+    matrices = _known_matrices(compilation)
+    exact = _unrounded(physical, [key for key, _ in matrices])._compilation
+    names = {key.key: key.name for key in exact.keys}
+    params = {names[compilation.key_of(key)]: matrix for key, matrix in matrices}
+    own = zip(program.inputs, inputs, strict=True)
+    params.update((key.name, value) for key, value in own if key.role == "param")
+    call = call._replace(params=params)
+    exact_program = exact.program_for(call)
+    exact_inputs = inputs_of(exact, exact_program, call)
+    rounded, unrounded = (
+        {name: to_numpy(value) for name, value in zip(one.outputs, one.run(given)[0], strict=True)}
+        for one, given in ((program, inputs), (exact_program, exact_inputs))
+    )
+    kind, graph = compilation.options.quantize, exact_program.compiled.forward
+    return weight_report(physical.backend, kind, graph, exact_inputs, rounded, unrounded)
+
+
+def _known_matrices(compilation: Compilation) -> list[tuple[Any, Any]]:
+    """The constants that may be weights, as they were given."""
+    options, dtype = compilation.options, compilation.backend.default_dtype
+    literals = [
+        (key, literal_array(value, dtype))
+        for key, value in options.constants
+        if isinstance(value, _core.TensorLiteral) and value.packed is None
+    ]
+    return [(key, x) for key, x in literals if x.ndim == 2 and x.dtype == dtype.numpy()]
+
+
+def _unrounded(physical: Any, keys: list[Any]) -> PhysicalModel:
+    """The model with weights as they are, of which these constants are parameters."""
+    compilation = physical._compilation
+    options, moved = compilation.options, set(map(compilation.key_of, keys))
+    kept = [(key, x) for key, x in options.constants if compilation.key_of(key) not in moved]
+    return _made(
+        physical,
+        replace(
+            options,
+            constants=kept,
+            trainable_keys=[*options.trainable_keys, *keys],
+            weights="",
+            quantize="",
+            file_path=None,
+            recorder=_core.Recorder(),
+        ),
     )
 
 
@@ -154,13 +208,12 @@ def _with_weights(physical: PhysicalModel, weights: str) -> PhysicalModel:
     """The same model with constants in a format. What nothing else reads is kept in this format
     only; the rest is packed by each program."""
     compilation = physical._compilation
-    constants = compilation.options.constants
+    options, constants = compilation.options, compilation.options.constants
     if compilation.program is not None:
         tensors = [v for _, v in constants if isinstance(v, _core.TensorLiteral)]
         packed = _core.pack_literals(compilation.compiled.forward, tensors, weights)
         smaller = {id(old): new for old, new in zip(tensors, packed, strict=True) if new}
         constants = [(key, smaller.get(id(value), value)) for key, value in constants]
-    options = compilation.options
     return _made(
         physical,
         replace(options, constants=constants, weights=weights, recorder=_core.Recorder()),

@@ -5,6 +5,7 @@ Where the graph depends on what calls bring, it is compiled again for what they 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,7 @@ from mithril.base.recently_used import RecentlyUsed
 from mithril.errors import (
     InitialParamsWarning,
     KeyNotFound,
+    MithrilError,
     ShapeNotKnown,
     UnsupportedError,
     UnusedKeyWarning,
@@ -115,7 +117,7 @@ class Compilation:
         """Compiles with these shapes, too; of inputs that have one already, only complete ones."""
         find, by_name = self.node.find_connection, self.by_name
         wires = {by_name[name].key: s for name, s in shapes.items() if not by_name[name].list}
-        own = [(k if isinstance(k, str) else k.key_name, k, s) for k, s in self.options.shapes]
+        own = [(self.key_of(key), key, shape) for key, shape in self.options.shapes]
         for name, _, _ in own:
             if None in wires.get(name, ()):
                 del wires[name]
@@ -176,15 +178,37 @@ class Compilation:
         return self.open_ranks.programs() if self.open_ranks else []
 
     # --- what it tells --------------------------------------------------------------------------
-    def constant_names(self) -> list[str]:
-        return [self.key_of(key) for key, _ in self.options.constants]
+    def constant_names(self) -> dict[str, str]:
+        """Keys of the constants in the model ("w", "$3") -> what they are called here."""
+        given = {self.key_of(key): key for key, _ in self.options.constants}
+        out = {key: name if isinstance(name, str) else key for key, name in given.items()}
+        unnamed = [key for key, name in out.items() if name.startswith("$")]
+        if unnamed:
+            names = self._names_as_inputs()
+            out |= {key: names.get(key, key) for key in unnamed}
+        return out
+
+    def _names_as_inputs(self) -> dict[str, str]:
+        """What unnamed inputs would be called if none was a constant."""
+        names = dict(self.node.compiled_names)
+        if self.options.short_names and not self.options.path_names:
+            return names
+        said = self.options.for_engine(constants=[], safe_names=False)
+        with contextlib.suppress(MithrilError):  # what needs a constant has but the short name
+            keys = _core.compile(self.node, said, target_of(self.backend)).keys
+            names |= {key["key"]: key["list"] or key["name"] for key in keys}
+        return names
 
     def key_of(self, given: Any) -> str:
-        """The key in the compiled model of what an option named."""
-        if isinstance(given, str):
+        """The key in the compiled model ("x", "$3") of what an option named."""
+        if not isinstance(given, str):
+            wire = self.node.find_connection(given)
+            return given.key_name if wire is None else wire.key_name
+        if self.node.find_connection(given) is not None:
             return given
-        wire = self.node.find_connection(given)
-        return given.key_name if wire is None else wire.key_name
+        if given in self.by_name:
+            return self.by_name[given].key
+        return next((key for key, name in self.node.compiled_names if name == given), given)
 
     def is_statistic(self, key: Key) -> bool:
         is_frozen = key.name in self.options.frozen

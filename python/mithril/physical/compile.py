@@ -23,7 +23,7 @@ from mithril.logical.annotation import type_of
 from mithril.logical.model import Model
 from mithril.optim import Optimizer
 from mithril.optim.loss_scale import loss_scale_of
-from mithril.physical.compilation import compilation_of
+from mithril.physical.compilation import Compilation, compilation_of
 from mithril.physical.model import PhysicalModel
 from mithril.physical.option_checks import (
     Keys,
@@ -121,9 +121,9 @@ def compile(  # noqa: A001
     inference : no gradients will be asked for
     quantize : "int8", "int4", "int16" or "bfloat16": the weights of products count as what so few
         bits stand for, the same on every backend (GGML has its own blocks, and no "int16" and
-        "bfloat16"). They are rounded at each call; `bind` keeps them in few bits, and
-        `quantization_report` says what that costs (docs/low_precision.md). There are no gradients
-        then.
+        "bfloat16"). They are rounded at each call, constants once; `bind` keeps them in few bits,
+        and `quantization_report` says what that costs (docs/low_precision.md). There are no
+        gradients then.
     mode : "eval" or "train"; what batch norm and dropout do. "train" for a TrainModel, else "eval"
     jit : compile the emitted program by the framework, which takes a while for each set of shapes;
         "auto" is the backend's own default: True on JAX, where programs that call functions of
@@ -135,7 +135,8 @@ def compile(  # noqa: A001
     loss_scale : what `step` multiplies the cost by, and divides gradients by again, so that small
         ones stay above what float16 holds; None: where programs compute in float16, 2^16 at first,
         doubled after 2000 good steps in a row, and halved where a gradient is not finite (PyTorch's
-        `GradScaler`). Such a step changes no parameter. The scale is kept in `opt_state`.
+        `GradScaler`). Such a step changes no parameter. The scale is kept in `opt_state`. 1: none
+        where `stream_gradients` is given, too, which has no other.
     file_path : where the emitted source is written, a name that ends in ``.py``; not for the
         engine's plans, which have none
     jit_options : handed to the framework's compiler, where it compiles
@@ -176,7 +177,8 @@ def compile(  # noqa: A001
     stream_gradients : True: `step` updates each parameter as soon as its gradient exists, in the
         arrays that it is given, so that neither all gradients nor a second copy of the parameters
         and of the optimizer's state take memory. A step that has begun is finished before Ctrl-C
-        is raised. Only with the engine's optimizers on `ml.CpuBackend`.
+        is raised. Only with the engine's optimizers on `ml.CpuBackend`; where programs compute in
+        float16, only with ``loss_scale=1``.
     check_nan : True: the first op that makes a NaN, forward or in a gradient, is an error that
         names it with its path in the model and its line; "inf": one that makes Inf, too. The
         program counts them as it runs; without the option it does nothing for it.
@@ -217,6 +219,7 @@ def compile(  # noqa: A001
     refuse_unsupported(backend, exact_conv=flag("exact_conv", exact_conv))
     is_portable = is_portable_of(deterministic, backend)
     backend = quantizing(quantize, backend, optimizer)
+    weights = "" if quantize is None or backend.quantizes_itself else quantize
     inference = flag("inference", inference) or quantize is not None
     check_optimizer(optimizer, inference)
     model = _finalized(model)
@@ -227,7 +230,7 @@ def compile(  # noqa: A001
         data_keys=keys("data_keys", data_keys),
         trainable_keys=keys("trainable_keys", trainable_keys),
         discard_keys=keys("discard_keys", discard_keys),
-        constants=constants_of(constant_keys, widths, as_dtype(backend.default_dtype)),
+        constants=constants_of(constant_keys, widths, as_dtype(backend.default_dtype), model),
         shapes=pairs("shapes", shapes),
         types=[(key, type_of(value)) for key, value in type_pairs if not is_width(value)],
         dtypes=widths,
@@ -249,13 +252,14 @@ def compile(  # noqa: A001
         file_path=None if file_path is None else path_of("compile: file_path", file_path),
         strict_dtypes=flag("strict_dtypes", strict_dtypes),
         optimizer=optimizer,
-        loss_scale=loss_scale_of(loss_scale, backend, optimizer, stream_gradients),
         static_shapes=flag("static_shapes", static_shapes),
         exact_conv=exact_conv or is_portable,
         exact_linalg=is_portable,
-        quantize="" if quantize is None or backend.quantizes_itself else quantize,
+        weights=weights,
+        quantize=weights,
         check_nan=check_nan_of(check_nan),
         stream_gradients=stream_gradients_of(stream_gradients, backend, optimizer, check_nan),
+        loss_scale=loss_scale_of(loss_scale, backend, optimizer, stream_gradients),
         memory_limit=memory_limit_of(memory_limit, backend),
         gradient_checkpointing=checkpoints,
         static_inference=flag("static_inference", static_inference),
@@ -278,7 +282,7 @@ def _compiled(model: Model, options: CompileOptions, frozen_keys: Any) -> Physic
     compilation = compilation_of(physical)
     for category, said in compilation.compiled.warnings:
         warn(said, getattr(errors, category, errors.MithrilWarning))
-    for said in report(compilation.node, physical.data_keys, _stated(options)):
+    for said in report(compilation.node, physical.data_keys, _stated(compilation)):
         warn(said, NearMissWarning)
     return physical
 
@@ -346,11 +350,12 @@ def _frozen(patterns: Any, snapshot: Any, options: CompileOptions) -> tuple[str,
     return frozen_names(wanted, paths, paths)
 
 
-def _stated(options: CompileOptions) -> set[str]:
+def _stated(compilation: Compilation) -> set[str]:
     """Inputs that the caller named: those are meant."""
+    options = compilation.options
     pairs = (*options.shapes, *options.types, *options.dtypes)
     keys = [*options.data_keys, *(key for key, _ in pairs)]
-    return {key if isinstance(key, str) else key.key_name for key in keys}
+    return {key if isinstance(key, str) else compilation.key_of(key) for key in keys}
 
 
 def _finalized(model: Any) -> Model:

@@ -87,7 +87,7 @@ class CompiledStep:
         if not self._is_whole:
             return optimizer, numbers
         moving = copy.copy(optimizer)
-        moving.lr = numbers[0]
+        vars(moving)["lr"] = numbers[0]  # of a program, which checks no values
         return moving, tuple(numbers[1 + i] for i in range(len(optimizer._factors(1))))
 
     def _looked_up(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from mithril.base.arrays import is_device_array, is_mlx, mlx_values
+from mithril.base.arrays import is_device_array, is_mlx, laid_out, mlx_values
 from mithril.base.numpy import np
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning, warn
 from mithril.types import Dtype, as_dtype
@@ -149,11 +149,7 @@ class Converter:
         if not self._is_plan or is_device_array(value):
             return value
         assert key.dtype is not None
-        value = np.asarray(value)  # NumPy's scalars are no arrays
-        wanted, flags = key.dtype.numpy(), value.flags
-        if flags.c_contiguous and flags.aligned and value.dtype == wanted:
-            return value if value.dtype is wanted else value.view(wanted)
-        return np.array(value, wanted, order="C")
+        return laid_out(value, key.dtype)
 
     def _dtype(self, key: Key, array: Any) -> Dtype:
         try:

@@ -20,6 +20,7 @@ from mithril.physical.fast_path import FastPath
 from mithril.physical.fetch import fetching
 from mithril.physical.gradients import (
     check_gradients_allowed,
+    check_gradients_wanted,
     check_outputs,
     cotangents_of,
     names_of_inputs,
@@ -134,7 +135,7 @@ class Evaluation(Face):
         output_gradients : gradients of the outputs: a dictionary, a function from the outputs to
             one, or True where there is one scalar output (or a cost)
         state : the state, where the model has one
-        wrt : further inputs whose gradients are wanted
+        wrt : further inputs whose gradients are wanted, where `output_gradients` asks for any
         fetch : further wires that are wanted, by name or path (``"blocks.3.attn"``: that of a
             submodel means its one output) or as connections; they stand in the result under what
             was given. For each set of them a program is compiled, of which 16 are kept.
@@ -146,9 +147,25 @@ class Evaluation(Face):
 
         Returns
         -------
-        The dictionary of outputs, with what was fetched. With gradients the named tuple
-        ``(outputs, gradients)``, whose gradients have the keys `trainable_keys`; with state, the
-        new state is its last item.
+        The dictionary of outputs, with what was fetched, of a model without state where no
+        gradients are wanted; else a named tuple of dictionaries:
+
+        - gradients wanted: ``(outputs, gradients)``, the gradients by `trainable_keys` and `wrt`
+        - a model with state (`state_keys`): ``(outputs, state)``, the state of the next call
+        - both: ``(outputs, gradients, state)``
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.BatchNorm1D()(input="x", output="y")
+        >>> shapes, data = {"x": [2, 1]}, {"x": [[1.0], [3.0]]}
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys={"x"}, mode="train")
+        >>> params, state = pm.get_parameters(), pm.initial_state()
+        >>> result = pm.evaluate(params, data, state=state)
+        >>> result._fields, result.state["running_mean"].tolist()
+        (('outputs', 'state'), [0.20000000298023224])
+        >>> pm = ml.compile(model, ml.CpuBackend(), shapes=shapes, data_keys={"x"}, inference=True)
+        >>> list(pm.evaluate({**params, **result.state}, data))
+        ['y']
         """
         if others or unknown:
             raise refusal(Evaluation.evaluate, (self, params, data, *others), unknown)
@@ -178,7 +195,9 @@ class Evaluation(Face):
         found = self._fast_path.evaluate(params, data, state, output_gradients, wrt)
         if found is not None:
             return found
-        wrt = None if wrt is None else names_of_inputs(wrt)  # which are read twice
+        if wrt is not None:
+            wrt = names_of_inputs(wrt)  # which are read twice
+            check_gradients_wanted(wrt, output_gradients)
         call = Call(
             checked_mapping("params", params),
             checked_mapping("data", data),

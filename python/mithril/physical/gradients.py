@@ -83,6 +83,15 @@ def names_of_inputs(wrt: Iterable[str] | str | None) -> list[Any]:
     return list(checked_list("evaluate: wrt", names, "names of inputs", optional=True))
 
 
+def check_gradients_wanted(wrt: list[Any], request: Any) -> None:
+    """Raises where `wrt` names inputs though a call returns no gradients."""
+    if wrt and (request is None or request is False):
+        raise ArgumentError(
+            f"evaluate: wrt asks for the gradient of {shown(wrt[0])}, and no gradients are wanted",
+            hint="give output_gradients=, such as True, or leave wrt out",
+        )
+
+
 def cotangents_of(
     compilation: Compilation, program: Program, inputs: list[Any], request: Any
 ) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from mithril.base.explanations import data_error
@@ -53,6 +54,22 @@ def convert(compilation: Compilation, program: Program, values: list[Any]) -> li
     return [as_array(key, value) for key, value in zip(program.inputs, values, strict=True)]
 
 
+def for_update(
+    compilation: Compilation, call: Call, opt_state: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters and the optimizer's state of a call, of which all that a step moves is an
+    array of the backend: files and other backends give arrays of other libraries."""
+    program, as_array = compilation.program_for(call), compilation.convert
+    keys = [key for key in program.inputs if key.trainable]
+    params = {key.name: as_array(key, call.params[key.name]) for key in keys}
+    slots = {slot: opt_state[slot] for slot in compilation.options.optimizer.slots}
+    kept = {
+        slot: {**own, **{key.name: as_array(key.kept, own[key.name]) for key in keys}}
+        for slot, own in slots.items()
+    }
+    return {**call.params, **params}, {**opt_state, **kept}
+
+
 def check(compilation: Compilation, program: Program, values: list[Any], call: Call) -> None:
     """Raises unless the shapes agree with the model; warns of what no input reads."""
     try:
@@ -64,6 +81,7 @@ def check(compilation: Compilation, program: Program, values: list[Any], call: C
         compilation.first_inputs = {k.name: Shaped(v.shape) for k, v in pairs if k.is_tensor}
     if len(call.params) + len(call.data) + len(call.state) != len(values):
         _refuse_doubles(program, call)
+        warn_of_states(compilation, call.params, call.state)
         _warn_of_unused(compilation, call)
 
 
@@ -76,6 +94,18 @@ def _refuse_doubles(program: Program, call: Call) -> None:
                 f"evaluate: '{name}' is in params and in data",
                 hint=f"the model reads it from {role}: leave the other one out",
             )
+
+
+def warn_of_states(
+    compilation: Compilation, params: Mapping[str, Any], state: Mapping[str, Any]
+) -> None:
+    """Warns of parameters beside which there is another state of the same name, which is read."""
+    names = [name for name in params if name in state and params[name] is not state[name]]
+    if names:
+        compilation.warn(
+            f"params has '{names[0]}', which is read from state: pm.split_state parts them",
+            UnusedParamsWarning,
+        )
 
 
 def _warn_of_unused(compilation: Compilation, call: Call) -> None:
@@ -91,4 +121,4 @@ def _warn_of_unused(compilation: Compilation, call: Call) -> None:
         compilation.warn(f"params has {few}, which the model has not", UnusedParamsWarning)
 
 
-__all__ = ["check", "convert", "gather", "inputs_of"]
+__all__ = ["check", "convert", "for_update", "gather", "inputs_of", "warn_of_states"]

@@ -25,8 +25,9 @@ class KeyFacts:
         self._node, self._options = compilation.node, compilation.options
         self._compiled, self._keys = compilation.compiled, compilation.keys
         self._lists = compilation.lists
-        constants = compilation.constant_names()
-        self.inputs = {key.list or key.name for key in compilation.keys} | set(constants)
+        self._constants = compilation.constant_names()
+        names = {key.list or key.name for key in compilation.keys}
+        self.inputs = names | set(self._constants.values())
 
     # --- gradients ------------------------------------------------------------------------------
     def differentiable(self) -> dict[str, bool]:
@@ -68,7 +69,7 @@ class KeyFacts:
         """Keys of the model ("x", "$3") -> what they are called here."""
         node = self._node
         out = {key.key: key.list or key.name for key in self._keys if key.key}
-        out |= {key: key for key in self._compilation.constant_names()}
+        out |= self._constants
         outputs = node.output_keys or [wire.key_name for wire in node.couts]
         fetched = {name for name, _ in self._options.fetch}
         own = [name for name in self._compilation.output_keys if name not in fetched]
@@ -102,10 +103,10 @@ class KeyFacts:
         if self._options.discard_keys:
             options = self._options.for_engine(discard_keys=[])
             whole = _core.compile(node, options, target_of(self._options.backend))
-        names = dict(node.compiled_names)
-        read = {key["key"]: key["name"] for key in whole.keys}
+        names = dict(node.compiled_names) | self._constants
+        names |= {key["key"]: key["name"] for key in whole.keys}
         inputs = {key for key in node.input_keys if not node.is_valued(key)}
-        wanted = {read.get(key, names.get(key, key)) for key in inputs} | set(whole.outputs)
+        wanted = {names.get(key, key) for key in inputs} | set(whole.outputs)
         return wanted - set(self.inputs) - set(self._compilation.output_keys)
 
     # --- shapes ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from mithril.errors import KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.logical.connection import Connection
 from mithril.logical.shapes import Shapes, model_names, shapes_by_name
 from mithril.physical.face import Face
-from mithril.physical.fetch import fetching
+from mithril.physical.fetch import fetching, with_wire
 from mithril.physical.gradients import FINAL_COST
 from mithril.physical.key_facts import key_facts_of
 
@@ -50,13 +50,17 @@ class Keys(Face):
                 return False  # a constant
             key = self._key_facts.of_wires.get(name, name)
         try:
-            made = fetching(self, [key])
+            made, added = self._with_wire(key)
         except KeyNotFound as error:
             said = error.message.removeprefix("fetch: ")
             raise KeyNotFound(f"has_grad: {said}", hint=error.hint) from None
-        flows = key_facts_of(made).differentiable()
-        added = [name for name in flows if name not in self.output_keys]
-        return flows[added[0] if added else key if isinstance(key, str) else key.key]
+        return key_facts_of(made).differentiable()[added]
+
+    def _with_wire(self, key: str | Connection) -> tuple[Any, str]:
+        """The model with one more output, and what this is called."""
+        if isinstance(key, Connection):
+            return with_wire(self, key)
+        return fetching(self, [key]), key
 
     @property
     @public

@@ -259,18 +259,24 @@ def pairs(name: str, given: Any) -> list[tuple[Any, Any]]:
     return [(_key(name, key), value) for key, value in checked_mapping(name, given).items()]
 
 
-def constants_of(given: ByKey, dtypes: list[tuple[Any, Dtype]], default: Dtype) -> list:
+def constants_of(
+    given: ByKey, dtypes: list[tuple[Any, Dtype]], default: Dtype, model: Model
+) -> list:
     """Arrays of floats are cast as data are: to the type that `types=` has of the key, else to that
     of the backend."""
-    named = {_name(key): dtype for key, dtype in dtypes}
+    named = {_name(key, model): dtype for key, dtype in dtypes}
     return [
-        (key, _constant(value, named.get(_name(key), default)))
+        (key, _constant(value, named.get(_name(key, model), default)))
         for key, value in pairs("constant_keys", given)
     ]
 
 
-def _name(key: Any) -> str:
-    return key if isinstance(key, str) else key.key_name
+def _name(key: Any, model: Model) -> str:
+    """The key in the model; that of a wire elsewhere, which is refused later, in its own."""
+    if isinstance(key, str):
+        return key
+    wire = model._node.find_connection(key)
+    return key.key_name if wire is None else wire.key_name
 
 
 def _constant(value: Any, dtype: Dtype) -> Any:

@@ -18,6 +18,7 @@ from mithril.physical.face import Face
 from mithril.physical.initial import Uninitialized, draw, initializers, left_out_names
 from mithril.physical.open_kinds import called_for_kinds, model_for_kinds
 from mithril.physical.open_ranks import shape_of
+from mithril.physical.parting import part
 from mithril.physical.program_keys import Key, keys_of
 from mithril.physical.results import Params
 
@@ -79,6 +80,33 @@ class Parameters(Face):
         """The first state: what `state=` of the first call is."""
         seed, data = _seed("initial_state", seed), checked_mapping("initial_state: sample", sample)
         return drawn(model_for_kinds(self, data)._compilation, seed, data, role="state")
+
+    @public
+    def split_state(self, arrays: Mapping[str, Any]) -> tuple[Params, dict[str, Any]]:
+        """(params, state) of one dictionary with both, such as a file of ``{**params, **state}``.
+
+        Arrays stay as they are. The key of random numbers may be missing, and is then that of
+        ``initial_state(seed=0)``; of a model that draws none it is left out.
+
+        Raises
+        ------
+        KeyNotFound : a parameter or state is missing, or the model has no such name
+
+        >>> import mithril as ml, numpy as np
+        >>> model = ml.Model()
+        >>> model |= ml.BatchNorm1D(name="bn")(input="x", output="y")
+        >>> pm = ml.compile(model, ml.NumpyBackend(), data_keys={"x"}, shapes={"x": [None, 2]},
+        ...                 mode="train", naming="path")
+        >>> arrays = {name: np.ones(2) for name in ("bn.weight", "bn.bias")}
+        >>> arrays |= {"bn.running_mean": np.zeros(2), "bn.running_var": np.ones(2)}
+        >>> params, state = pm.split_state(arrays)
+        >>> list(params), list(state)
+        (['bn.weight', 'bn.bias'], ['bn.running_mean', 'bn.running_var'])
+        """
+        given = checked_mapping("split_state: arrays", arrays)
+        params, state = part(self._compilation, given)
+        is_whole = all(name in state for name in self.state_keys)
+        return params, state if is_whole else {**self.initial_state(), **state}
 
     @property
     @public

@@ -3,6 +3,7 @@ Programs are made again."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,26 +16,39 @@ if TYPE_CHECKING:
     from mithril.physical.model import PhysicalModel
 
 _KEYS = ("data_keys", "trainable_keys", "discard_keys")
-_PAIRS = ("constants", "types", "dtypes", "shapes")
+_PAIRS = ("constants", "types", "dtypes", "shapes")  # key first
 
 
 def physical_parts(physical: Any) -> tuple[Any, ...]:
     compilation = compilation_of(physical)
     options = compilation.options
     said = {f.name: getattr(options, f.name) for f in fields(options) if f.name != "recorder"}
-    said |= {option: [_name(key) for key in said[option]] for option in _KEYS}
-    said |= {option: [(_name(key), value) for key, value in said[option]] for option in _PAIRS}
-    return physical_of, (type(physical), _core.model_to_json(compilation.node, True, ""), said)
+    node = compilation.node
 
+    def key_of(key: Any) -> str:
+        return key if isinstance(key, str) else node.find_connection(key).key_name
 
-def _name(key: Any) -> Any:
-    """A name in place of a wire."""
-    return key.key_name if isinstance(key, _core.Wire) else key
+    text = _core.model_to_json(node, True, "")
+    return physical_of, (type(physical), text, _with_keys(said, key_of))
 
 
 def physical_of(cls: type[PhysicalModel], text: str, said: dict[str, Any]) -> PhysicalModel:
     """The compiled model of what a pickle has."""
-    return cls(_core.Snapshot(Model.from_json(text)._node), CompileOptions(**said))
+    snapshot = _core.Snapshot(Model.from_json(text)._node)
+    node = snapshot.model
+
+    def wire_of(key: str) -> Any:
+        """The wire in place of a generated key ("$3"), which no option may name."""
+        return node.connection(key) if key.startswith("$") else key
+
+    return cls(snapshot, CompileOptions(**_with_keys(said, wire_of)))
+
+
+def _with_keys(said: dict[str, Any], key: Callable[[Any], Any]) -> dict[str, Any]:
+    """The options with other keys."""
+    keys = {option: [key(given) for given in said[option]] for option in _KEYS}
+    pairs = {option: [(key(given), value) for given, value in said[option]] for option in _PAIRS}
+    return said | keys | pairs
 
 
 __all__ = ["physical_of", "physical_parts"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mithril import _core
 from mithril.base.checks import checked_list, checked_mapping, checked_str
 from mithril.errors import ArgumentError, KeyNotFound, suggestion
+from mithril.physical.inputs import warn_of_states
 from mithril.physical.results import WithState
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ def predict(physical: Any, params: Any, data: Any, state: Any) -> dict[str, Any]
         checked_mapping("predict: data", data),
     )
     state = checked_mapping("predict: state", state)
-    model = _predictor(physical)
+    warn_of_states(physical._compilation, params, state)
+    model = predictor_of(physical)
     known = model.input_keys
     data = {key: x for key, x in data.items() if key in known or key not in physical.input_keys}
     statistics = {key: x for key, x in state.items() if key in model.param_keys}
@@ -35,7 +37,7 @@ def predict(physical: Any, params: Any, data: Any, state: Any) -> dict[str, Any]
     return result.outputs if isinstance(result, WithState) else result
 
 
-def _predictor(physical: Any) -> PhysicalModel:
+def predictor_of(physical: Any) -> PhysicalModel:
     """The same model for inference without what only training reads; compiled once."""
     compilation = physical._compilation
     if compilation.predictor is not None:
@@ -89,4 +91,4 @@ def frozen_patterns(given: Any) -> list[str]:
     return list(found)
 
 
-__all__ = ["frozen_names", "frozen_patterns", "predict"]
+__all__ = ["frozen_names", "frozen_patterns", "predict", "predictor_of"]

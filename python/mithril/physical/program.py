@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from mithril import _core
 from mithril.base.logging import note_option
-from mithril.errors import OutOfMemoryError, ShapeError
-from mithril.execution import own_ops
+from mithril.errors import OutOfMemoryError, ShapeError, UnsupportedError
+from mithril.execution import own_ops, primitives
 from mithril.execution.emitted import EmittedExecutable
 from mithril.execution.executed import Executed
 from mithril.physical.literals import literal_array
@@ -142,7 +142,10 @@ class Program:
             jit_options = options.backend._keeping_copies(jit_options)
         if options.weights:
             graph = _core.dequantize_weights(graph, options.weights)
-        text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
+        try:
+            text, constants = _core.emit_python(graph, self._target, self.compiled.trace)
+        except UnsupportedError as error:
+            raise primitives.named(error) from None
         executable = EmittedExecutable(
             options.backend,
             text,

@@ -11,6 +11,8 @@ from mithril.types import Dtype
 if TYPE_CHECKING:
     from mithril.physical.options import CompileOptions
 
+RANDOM_KEY = "rng_key"  # the state that dropout and its like draw from; the engine names it
+
 
 @dataclass
 class Key:
@@ -46,4 +48,4 @@ def keys_of(compiled: Any, options: CompileOptions) -> list[Key]:
     return keys
 
 
-__all__ = ["Key", "keys_of"]
+__all__ = ["RANDOM_KEY", "Key", "keys_of"]

@@ -6,7 +6,7 @@ them in few bits from then on (docs/low_precision.md). Both have the same values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +64,39 @@ def error_row(name: str, got: Any, want: Any, kind: str, bits: float) -> ErrorRo
     return ErrorRow(name, want.shape, kind, bits, rms / size if size else rms, largest)
 
 
-def output_rows(got: dict[str, Any], exact: dict[str, Any]) -> tuple[ErrorRow, ...]:
+def output_rows(got: Mapping[str, Any], exact: Mapping[str, Any]) -> tuple[ErrorRow, ...]:
     """Compares the outputs in float32, by name."""
     return tuple(
         error_row(name, got[name], value, "", 32.0)
         for name, value in exact.items()
         if getattr(value, "dtype", None) == np.float32
     )
+
+
+def weight_report(
+    backend: Any,
+    kind: str,
+    graph: Any,
+    inputs: Sequence[Any],
+    outputs: Mapping[str, Any],
+    exact: Mapping[str, Any],
+) -> QuantizationReport:
+    """Tells how far the weights of a graph are off, and its outputs.
+
+    Parameters
+    ----------
+    kind : the format of the weights
+    inputs : arrays of the backend
+    outputs, exact : by name, of rounded weights and of those that were given
+    """
+    rows = []
+    for at, turned in _core.separate_weights(graph)[1]:
+        want = np.ascontiguousarray(backend.to_numpy(inputs[at]), np.float32)
+        got = _core.rounded_weights(want, turned, kind).T
+        want = want if turned else want.T
+        if not np.array_equal(got, want):
+            rows.append(error_row(graph.inputs[at][0], got, want, kind, _BITS[kind]))
+    return QuantizationReport(tuple(rows), output_rows(outputs, exact))
 
 
 class Quantized:
@@ -93,7 +119,6 @@ class Quantized:
         self._names = [name for name, *_ in graph.inputs]
         separated, self.weights = _core.separate_weights(graph)
         self.executable = make(separated)
-        self._make_exact = lambda: make(graph)
         if hasattr(self.executable, "source"):
             self.source = self.executable.source
 
@@ -106,23 +131,6 @@ class Quantized:
         values = np.ascontiguousarray(self._backend.to_numpy(weight), np.float32)
         rounded = _core.rounded_weights(values, turned, self._kind)
         return self._backend.tensor(rounded, rounded.dtype)
-
-    def report(self, inputs: Sequence[Any], outputs: Sequence[str]) -> QuantizationReport:
-        """Tells how far weights and outputs of these inputs are off."""
-        to_numpy = self._backend.to_numpy
-        rows = []
-        for at, turned in self.weights:
-            want = np.asarray(to_numpy(inputs[at]), np.float32)
-            got = _core.rounded_weights(np.ascontiguousarray(want), turned, self._kind)
-            want = want if turned else want.T
-            if not np.array_equal(got.T, want):
-                bits = _BITS[self._kind]
-                rows.append(error_row(self._names[at], got.T, want, self._kind, bits))
-        named = [
-            {name: to_numpy(value) for name, value in zip(outputs, results, strict=False)}
-            for results in (self.run(inputs), self._make_exact().run(inputs))
-        ]
-        return QuantizationReport(tuple(rows), output_rows(*named))
 
     # What plans tell of themselves: of the inputs that callers know.
 

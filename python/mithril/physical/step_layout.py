@@ -71,7 +71,7 @@ class StepLayout(NamedTuple):
         slots = {slot: {**opt_state[slot], **own} for slot, own in self.kept(found).items()}
         return (
             {**params, **self.params(found)},
-            {"step": opt_state["step"] + 1, **slots},
+            {"step": int(opt_state["step"]) + 1, **slots},
             self.next_states(found),
             {name: results[name] for name in self.outputs},
         )

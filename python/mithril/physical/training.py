@@ -16,7 +16,7 @@ from mithril.physical.compilation import Call
 from mithril.physical.compiled_step import CompiledStep
 from mithril.physical.evaluation import Evaluation
 from mithril.physical.gradients import check_gradients_allowed, cost_of
-from mithril.physical.inputs import inputs_of
+from mithril.physical.inputs import for_update, inputs_of
 from mithril.physical.native_calls import step_call
 from mithril.physical.open_kinds import model_for_kinds
 from mithril.physical.results import Step, WithGradientsAndState
@@ -115,7 +115,8 @@ class Training(Evaluation):
         self._check_state(opt_state)
         result = self.evaluate(call.params, call.data, output_gradients=True, state=call.state)
         optimizer = self._compilation.options.optimizer
-        params, opt_state = optimizer.update(call.params, result.gradients, opt_state)
+        params, opt_state = for_update(self._compilation, call, opt_state)
+        params, opt_state = optimizer.update(params, result.gradients, opt_state)
         return _stepped(result, params, opt_state)
 
     def _scaled_step(self, call: Call, opt_state: Any) -> Step:
@@ -127,7 +128,8 @@ class Training(Evaluation):
         request = {cost: scaling.state_of(opt_state)["scale"]}
         result = self.evaluate(call.params, call.data, output_gradients=request, state=call.state)
         own = {name: result.gradients[name] for name in self.trainable_keys}
-        params, opt_state = scaling.update(optimizer, call.params, own, opt_state, self.backend)
+        params, opt_state = for_update(self._compilation, call, opt_state)
+        params, opt_state = scaling.update(optimizer, params, own, opt_state, self.backend)
         return _stepped(result, params, opt_state)
 
     def _step_of_framework(self, call: Call, opt_state: Any) -> Step:

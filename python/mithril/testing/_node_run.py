@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril.execution.primitives import formula_of
 from mithril.physical.compilation import compilation_of
 from mithril.testing._probes import Node, Place, probed
 from mithril.testing._verified import Divergence
@@ -85,8 +86,9 @@ class NodeRun:
                     which = f"{'result' if forward else 'operand'} {index}: "
                     problem = (which if len(own) > 1 else "") + found.problem
                     line = emitted_line(self.pm, self.nodes, node, direction)
+                    op = formula_of(node.op)
                     yield Divergence(
-                        direction, node.path, node.op, found.ulps, problem, line, node.location
+                        direction, node.path, op, found.ulps, problem, line, node.location
                     )
                     break
 

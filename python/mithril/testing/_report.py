@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from mithril.testing._support import FALLBACK, UNSUPPORTED, grouped
+from mithril.testing._support import FALLBACK, OWN, UNSUPPORTED, grouped
 
 if TYPE_CHECKING:
     from mithril.testing.op_dtypes import Found
@@ -23,12 +23,14 @@ class Row:
 
     name: str
     outcome: str  # "passed", "failed", "skipped"
-    runs: str = ""  # "native", "decomposed", "inlined", "folded", "fallback"; "": in no case
+    # "own", "native", "decomposed", "inlined", "folded", "fallback"; "": in no case
+    runs: str = ""
     checks: int = 0
     reasons: tuple[str, ...] = ()  # why it failed or is unsupported; "case: what is wrong"
     seconds: float = 0.0
     # Element type -> how the op runs in it: as `runs`, or "unsupported: why", "wrong: what".
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    is_stopped: bool = False  # one check did not end, and others may be left out
 
     def with_dtypes(self, found: Mapping[str, Found], seconds: float) -> Row:
         """The row with what was found in further element types."""
@@ -47,10 +49,14 @@ class Row:
             dtypes={**self.dtypes, **told},
         )
 
+    def _more(self, shown: int) -> str:
+        """ "7 more", as far as is known."""
+        return f"{'at least ' if self.is_stopped else ''}{len(self.reasons) - shown} more"
+
     def _cells(self) -> tuple[str, ...]:
         shown = [*self.reasons[:_MOST_REASONS]]
         if len(self.reasons) > _MOST_REASONS:
-            shown.append(f"and {len(self.reasons) - _MOST_REASONS} more")
+            shown.append(f"and {self._more(_MOST_REASONS)}")
         counts = (str(self.checks), f"{self.seconds:.2f}")
         types = grouped({dtype: [how] for dtype, how in self.dtypes.items()})
         runs = self.runs or "-"
@@ -63,7 +69,8 @@ class BackendReport:
 
     `total` rows are `passed`, `failed` or `skipped` (the backend says that it does not support
     them). Those that passed run `native`, by functions of the backend, whole or composed of
-    others, or by `fallback`, on NumPy.
+    others, or by `fallback`, on NumPy; `own` of the native ones by methods of the user's class.
+    `notes` tell of methods of the class that are no ops.
 
     >>> rows = [Row("add", "passed", "native", 12), Row("exp", "failed", "native", 4, ("wrong",))]
     >>> report = BackendReport("MyBackend", rows)
@@ -76,6 +83,7 @@ class BackendReport:
 
     backend: str
     rows: list[Row] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
 
     def _count(self, outcome: str) -> int:
         return sum(row.outcome == outcome for row in self.rows)
@@ -105,6 +113,10 @@ class BackendReport:
         return self.passed - self.fallback
 
     @property
+    def own(self) -> int:
+        return sum(row.outcome == PASSED and row.runs == OWN for row in self.rows)
+
+    @property
     def checks(self) -> int:
         """Comparisons made: values, gradients, kinks and errors of all cases."""
         return sum(row.checks for row in self.rows)
@@ -122,7 +134,8 @@ class BackendReport:
         return self.failed == 0
 
     def _headline(self) -> str:
-        ways = f"{self.native} native, {self.fallback} by fallback"
+        own = f", {self.own} of them own" if self.own else ""
+        ways = f"{self.native} native{own}, {self.fallback} by fallback"
         return (
             f"{self.backend}: {self.passed} of {self.total} passed ({ways}),"
             f" {self.failed} failed, {self.skipped} skipped, {self.checks} checks"
@@ -132,9 +145,9 @@ class BackendReport:
         lines = [self._headline()]
         for row in self.rows:
             if row.outcome != PASSED:
-                more = f" (and {len(row.reasons) - 1} more)" if len(row.reasons) > 1 else ""
+                more = f" (and {row._more(1)})" if len(row.reasons) > 1 else ""
                 lines.append(f"  {row.outcome} {row.name}: {''.join(row.reasons[:1])}{more}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     __repr__ = __str__
 
@@ -147,12 +160,15 @@ class BackendReport:
             _markdown_row(["---"] * len(_COLUMNS)),
         ]
         lines += [_markdown_row(map(_markdown, row._cells())) for row in self.rows]
+        lines += [f"\n{_markdown(note)}" for note in self.notes]
         return "\n".join(lines) + "\n"
 
     def to_html(self) -> str:
         """The counts and a table; what backends say is escaped."""
         rows = [_html_row("th", _COLUMNS), *(_html_row("td", row._cells()) for row in self.rows)]
-        return f"<p>{html.escape(self._headline())}</p>\n<table>\n{''.join(rows)}</table>\n"
+        notes = "".join(f"<p>{html.escape(note)}</p>\n" for note in self.notes)
+        head = f"<p>{html.escape(self._headline())}</p>\n"
+        return f"{head}<table>\n{''.join(rows)}</table>\n{notes}"
 
     def _repr_html_(self) -> str:
         return self.to_html()

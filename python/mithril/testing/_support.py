@@ -15,8 +15,16 @@ from mithril.types import Dtype
 
 DTYPES = tuple(str(dtype) for dtype in Dtype)
 FALLBACK = "fallback"
+OWN = "own"  # by the method of a user's class
 UNSUPPORTED, WRONG = "unsupported", "wrong"  # "unsupported: why"
-WAYS = (FALLBACK, "native", "decomposed", "inlined", "folded")  # the first one that was met counts
+WAYS = (
+    OWN,
+    FALLBACK,
+    "native",
+    "decomposed",
+    "inlined",
+    "folded",
+)  # the first one that was met counts
 Rows = dict[str, dict[str, dict[str, list[str]]]]  # op -> backend -> element type -> what was found
 
 

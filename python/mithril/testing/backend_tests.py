@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,11 +27,13 @@ from mithril.errors import (
     UnsupportedError,
     suggestion,
 )
+from mithril.execution import own_ops
 from mithril.physical.compilation import compilation_of
 from mithril.testing import op_dtypes, op_matrix
 from mithril.testing._progress import Progress
 from mithril.testing._report import FAILED, PASSED, SKIPPED, BackendReport, Row
 from mithril.testing._support import DTYPES, WAYS
+from mithril.testing._time_limit import OutOfTime, within
 from mithril.testing.assertions import along
 from mithril.testing.op_matrix import Case
 from mithril.types import Dtype, DTypeLike, as_dtype
@@ -46,6 +49,7 @@ T = TypeVar("T")
 
 # What backends run by default whose programs a compiler takes long for, or another process.
 _FEW_TYPES = ("float16",)
+_NOT_ENDED = "did not end"
 _MOST_SHOWN = 8  # elements of the inputs of a failing sample that are printed
 
 
@@ -56,6 +60,11 @@ class Check(NamedTuple):
     label: str
     run: Callable[[], Problem]
     inputs: Callable[[], Mapping[str, np.ndarray]] = dict
+
+
+# Of one op on classes that are a user's: what is wrong may never end (loops that count wrong).
+_SECONDS = 5.0
+_MOST_STOPPED = 4  # ops that do not end, after which the others are not run
 
 
 @public
@@ -78,8 +87,9 @@ def run_backend_tests(
         where another framework does
     dtypes : element types beside the backend's own in which ops run, with one sample; None: all,
         but float16 alone on these backends
-    thorough : True: all samples and element types on every backend, and line by line, which takes
-        JAX a quarter of an hour; else JAX compiles each check as one program
+    thorough : True: all samples and element types on every backend, line by line, which takes
+        JAX a quarter of an hour, and without limits; else JAX compiles each check as one program,
+        and an op of a class of your own is left after 5 seconds
 
     Returns
     -------
@@ -96,7 +106,7 @@ def run_backend_tests(
     checked = _checked_backend(backend)
     if samples is not None and (not isinstance(samples, int) or samples < 1):
         raise ArgumentError(f"run_backend_tests: samples: requires a positive int, got {samples!r}")
-    names = [*CREATION, *op_names()] if ops is None else _chosen(ops)
+    names = [*CREATION, *op_names()] if ops is None else _chosen(ops, checked)
     types = DTYPES if dtypes is None else _element_types(dtypes)
     few = None if checked_bool("run_backend_tests: thorough", thorough) else _few_samples(checked)
     if few is not None:
@@ -104,12 +114,19 @@ def run_backend_tests(
         types = _FEW_TYPES if dtypes is None else types
     # Line by line JAX compiles every function of an op and of its gradients by itself.
     make = op_matrix.compiled if few is None else op_dtypes.quickly_compiled
-    rows = []
+    limit = _SECONDS if own_ops.is_of_user(checked) and not thorough else None
+    rows: list[Row] = []
     with Progress(len(names)) as progress:
         for name in names:
             progress.tell(name, sum(row.outcome == FAILED for row in rows))
-            rows.append(check(checked, name, samples, types, make))
-    return BackendReport(repr(checked), rows)
+            stopped = [row.name for row in rows if row.is_stopped]
+            if len(stopped) < _MOST_STOPPED:
+                rows.append(check(checked, name, samples, types, make, limit))
+            else:
+                told = f"not run, for {', '.join(stopped)} did not end"
+                rows.append(Row(name, SKIPPED, reasons=(told,)))
+    notes = {**own_ops.idle_gradients(checked), **own_ops.misspelt(type(checked))}
+    return BackendReport(repr(checked), rows, tuple(notes.values()))
 
 
 def _few_samples(backend: Any) -> int | None:
@@ -130,9 +147,10 @@ def check(
     samples: int | None = None,
     dtypes: Collection[str] = DTYPES,
     make: Make = op_matrix.compiled,
+    limit: float | None = None,
 ) -> Row:
     """One op on a backend, or one way to make arrays, as a row of the report; `make` compiles its
-    samples.
+    samples, and what takes longer than `limit` seconds is left.
 
     >>> import mithril as ml
     >>> row = check(ml.NumpyBackend(), "exp")
@@ -141,12 +159,26 @@ def check(
     """
     ways: Ways = {}
     if name in CREATION:
-        return _row(name, _creation_checks(backend, name.removeprefix("Backend."), ways), ways)
+        made = _creation_checks(backend, name.removeprefix("Backend."), ways)
+        return _row(name, made, ways, limit)
     op = _core.find_op(name)
-    row = _row(name, _checks(backend, op, samples, ways, make), ways)
+    row = _row(name, _checks(backend, op, samples, ways, make), ways, limit)
+    if row.is_stopped:
+        return row
     start = time.perf_counter()
-    found = _quietly(lambda: op_dtypes.check(backend, op, [d for d in dtypes if d not in ways]))
+    rest = [d for d in dtypes if d not in ways]
+    found: dict[str, op_dtypes.Found] = {}
+    try:
+        within(limit, lambda: _quietly(lambda: op_dtypes.check(backend, op, rest, into=found)))
+    except OutOfTime:
+        for one in list(found.values())[-1:]:
+            one.problems.append(_not_ended(limit))
+        row = replace(row, is_stopped=True)
     return row.with_dtypes(found, time.perf_counter() - start)
+
+
+def _not_ended(limit: float | None) -> str:
+    return f"{_NOT_ENDED} within {limit:g} s"
 
 
 def _checked_backend(backend: Any) -> Any:
@@ -166,46 +198,70 @@ def _element_types(dtypes: Iterable[DTypeLike]) -> list[str]:
     ]
 
 
-def _chosen(ops: Iterable[str]) -> list[str]:
+def _chosen(ops: Iterable[str], backend: Any) -> list[str]:
     known = [*CREATION, *op_names()]
     chosen = checked_list("run_backend_tests: ops", ops, "names of ops")
     for name in chosen:
         if name not in known:
             near = suggestion(name, known) if isinstance(name, str) else ""
-            raise KeyNotFound(f"run_backend_tests: no op named {name!r}{near}")
+            is_function = isinstance(name, str) and backend._kernel(name) is not None
+            told = "it is a registered function: ml.verify checks models that call it"
+            raise KeyNotFound(
+                f"run_backend_tests: no op named {name!r}{near}", hint=told if is_function else ""
+            )
     return chosen
 
 
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def _row(name: str, checks: Iterator[Check], ways: Ways) -> Row:
+class _Tally:
+    """What the checks of one op gave so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.unsupported: list[str] = []
+        self.failing: list[tuple[Check, str]] = []
+        self.at: Check | None = None
+
+    def take(self, checks: Iterator[Check]) -> None:
+        for check in checks:
+            self.at = check
+            try:
+                problem = _quietly(check.run)
+            except UnsupportedError as error:
+                self.unsupported.append(f"{check.label}: {_first_line(error)}")
+                continue
+            except Exception as error:  # a backend may raise anything: a report is for that
+                problem = f"raised {type(error).__name__}: {_first_line(error)}"
+            self.count += 1
+            if problem:
+                self.failing.append((check, problem))
+
+
+def _row(name: str, checks: Iterator[Check], ways: Ways, limit: float | None) -> Row:
     start = time.perf_counter()
-    count, unsupported = 0, []
-    failing: list[tuple[Check, str]] = []
-    for check in checks:
-        try:
-            problem = _quietly(check.run)
-        except UnsupportedError as error:
-            unsupported.append(f"{check.label}: {_first_line(error)}")
-            continue
-        except Exception as error:  # a backend may raise anything: that is what the report is for
-            problem = f"raised {type(error).__name__}: {_first_line(error)}"
-        count += 1
-        if problem:
-            failing.append((check, problem))
-    problems = _smallest_first(failing)
-    if not count and name in CREATION:  # a backend without arrays cannot do without
+    tally = _Tally()
+    is_stopped = False
+    try:
+        within(limit, lambda: tally.take(checks))
+    except OutOfTime:
+        is_stopped = True
+        if tally.at is not None:
+            tally.failing.append((tally.at, _not_ended(limit)))
+    problems = _smallest_first(tally.failing)
+    if not tally.count and not problems and name in CREATION:  # no backend can do without arrays
         problems = ["makes arrays of no element type"]
-    passed = PASSED if count else SKIPPED
+    passed = PASSED if tally.count else SKIPPED
     return Row(
         name=name,
         outcome=FAILED if problems else passed,
         runs=_worst([way for found in ways.values() for way in found]),
-        checks=count,
-        reasons=(*problems, *unsupported),
+        checks=tally.count,
+        reasons=(*problems, *tally.unsupported),
         seconds=time.perf_counter() - start,
         dtypes={dtype: _worst(found) for dtype, found in ways.items()},
+        is_stopped=is_stopped,
     )
 
 
@@ -218,7 +274,7 @@ def _smallest_first(failing: list[tuple[Check, str]]) -> list[str]:
 
     def rank(i: int) -> tuple[bool, bool, int]:
         """Numbers tell more than exceptions, and anything more than no elements."""
-        return sizes[i] == 0, failing[i][1].startswith("raised "), sizes[i]
+        return sizes[i] == 0, failing[i][1].startswith(("raised ", _NOT_ENDED)), sizes[i]
 
     order = sorted(range(len(failing)), key=rank)
     reasons = [f"{failing[i][0].label}: {failing[i][1]}" for i in order]
@@ -310,7 +366,7 @@ def _value_problem(backend: Any, case: Case, ways: Ways, make: Make) -> Problem:
         key_of = "rng_key" if case.op["name"] == "next_key" else key
         words = (_as_words(key_of, output) for output in (got.outputs[key], value))
         problem = op_matrix.difference(*words, bound)
-        problem = problem or _dtype_problem(model, key, got.outputs[key])
+        problem = problem or _dtype_problem(model, case, key, got.outputs[key])
         if problem:
             return f"{key}: {problem}"
     for key, value in want.states.items():
@@ -334,12 +390,12 @@ def _need_dtype(backend: Any, dtype: str) -> None:
         raise UnsupportedError(f"unsupported dtype {reason}")
 
 
-def _dtype_problem(model: Any, key: str, got: Any) -> Problem:
+def _dtype_problem(model: Any, case: Case, key: str, got: Any) -> Problem:
     wanted, _ = compilation_of(model).program.output_types.get(key, (None, None))
     if not isinstance(wanted, Dtype) or not isinstance(got, np.ndarray):
         return None
     same = got.dtype == wanted.numpy()
-    return None if same else f"dtype {got.dtype}, not {wanted}"
+    return None if same else op_matrix.wrong_dtype(model, case, got.dtype, wanted)
 
 
 # --- gradients -----------------------------------------------------------------------------------

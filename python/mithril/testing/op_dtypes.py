@@ -107,8 +107,13 @@ def _has_numbers(case: Case) -> bool:
     return all(max(math.ceil(i["low"]), lowest) <= min(i["high"], highest) for i in declared)
 
 
-def check(backend: Any, op: dict[str, Any], dtypes: Iterable[str] = DTYPES) -> dict[str, Found]:
-    """Element type -> what the backend makes of the op in it.
+def check(
+    backend: Any,
+    op: dict[str, Any],
+    dtypes: Iterable[str] = DTYPES,
+    into: dict[str, Found] | None = None,
+) -> dict[str, Found]:
+    """Element type -> what the backend makes of the op in it; `into` has it at every moment.
 
     >>> import mithril as ml
     >>> from mithril import _core
@@ -116,7 +121,7 @@ def check(backend: Any, op: dict[str, Any], dtypes: Iterable[str] = DTYPES) -> d
     >>> {dtype: (f.how, f.problems) for dtype, f in found.items()}
     {'float16': ('native', []), 'int8': ('native', [])}
     """
-    out: dict[str, Found] = {}
+    out: dict[str, Found] = {} if into is None else into
     for dtype, case in cases(op, tuple(dtypes)):
         found = out[dtype] = Found()
         reason = lacks(backend, dtype)
@@ -222,7 +227,7 @@ def _value_problem(model: Any, case: Case, key: str, got: Any, want: Any) -> str
         return op_matrix.difference(got, want, 0.0)
     dtype = result_dtype(model.backend, case, want)
     if got.dtype != Dtype(dtype).numpy():
-        return f"dtype {got.dtype}, not {dtype}"
+        return op_matrix.wrong_dtype(model, case, got.dtype, dtype)
     bound = VALUE_BOUND.get(dtype, 0.0)
     return distance(got, _rounded(want, dtype), bound).problem or None
 

@@ -20,10 +20,11 @@ import numpy as np
 
 import mithril as ml
 from mithril import _core
+from mithril.execution import own_ops
 from mithril.models.operator_model import OperatorModel
 from mithril.physical.compilation import compilation_of
 from mithril.testing import oracle, oracle_ops
-from mithril.testing._support import FALLBACK
+from mithril.testing._support import FALLBACK, OWN
 from mithril.types import MISSING
 
 KINDS = ("float", "int", "bool")
@@ -356,11 +357,24 @@ def central_difference(
     return (8.0 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12.0 * step)
 
 
+def wrong_dtype(model: Any, case: Case, got: Any, wanted: Any) -> str:
+    """What is said of a result of another element type, with the cure where a user's method is."""
+    brought, _ = own_ops.names(model.backend)
+    is_own = case.op["name"] in brought
+    cure = "; the op's result has that type: cast what the method returns" if is_own else ""
+    return f"dtype {got}, not {wanted}{cure}"
+
+
 def way(model: Any, op: Mapping[str, Any]) -> str:
-    """How the backend runs a compiled case: by functions of NumPy, or as `support` says. Some
-    backends know it once it was evaluated."""
-    coverage = getattr(model.backend, "coverage", None)
-    if coverage is not None and model.backend._isolated is None and coverage(model)["custom"]:
+    """How the backend runs a compiled case: by a method of the user's class, by functions of NumPy,
+    or as `support` says. Some backends know it once it was evaluated."""
+    brought, _ = own_ops.names(model.backend)
+    forward = {name for name, *_ in compilation_of(model).compiled.forward.nodes()}
+    if brought.get(op["name"]) in forward:
+        return OWN
+    # Of the class: an instance looks for an op of that name, and for near ones, at length.
+    has_coverage = hasattr(type(model.backend), "coverage")
+    if has_coverage and model.backend._isolated is None and model.backend.coverage(model)["custom"]:
         return FALLBACK
     if model.backend._runs_on_host(op["name"]) and support(model, op) == "native":
         return FALLBACK

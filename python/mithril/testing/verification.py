@@ -28,6 +28,7 @@ from mithril.errors import (
     shown,
     suggestion,
 )
+from mithril.execution.primitives import formula_of
 from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
@@ -35,6 +36,7 @@ from mithril.physical.key_facts import key_facts_of
 from mithril.testing import oracle
 from mithril.testing._node_run import NodeRun, emitted_line
 from mithril.testing._probes import probed
+from mithril.testing._registered import lend
 from mithril.testing._verified import Divergence, Verification, Verified, of_the_whole
 from mithril.testing.distances import TOLERANCE, distance, is_float
 from mithril.types import Dtype
@@ -55,6 +57,9 @@ def verify(
     **options: Any,
 ) -> Verification:
     """Runs a model forward and backward on each backend and names the first node that diverges.
+
+    What backends have registered (`register_function`) runs on the reference, too, and its
+    gradients are central differences there.
 
     Parameters
     ----------
@@ -150,7 +155,9 @@ class Task:
         self.options["shapes"] = self._shapes(dict(checked_mapping("verify: shapes", shapes)))
         self.seed = seed
         self._narrow = {str(b.default_dtype) for b in backends} | {"float32"}
-        self.reference = self._compiled(NumpyBackend(dtype="float64"), autodiff=None, jit=False)
+        double = NumpyBackend(dtype="float64")
+        lend(double, backends)
+        self.reference = self._compiled(double, autodiff=None, jit=False)
         self.inputs = self._drawn()
         self.weights: dict[str, np.ndarray] = {}
         self.outputs, _ = self._evaluated(self.reference)
@@ -350,7 +357,7 @@ class Task:
         node = nodes[raises - 1]
         line = emitted_line(pm, nodes, node, "forward")
         stopped = Divergence(
-            "forward", node.path, node.op, math.inf, _raised(error), line, node.location
+            "forward", node.path, formula_of(node.op), math.inf, _raised(error), line, node.location
         )
         return Verified(**known, nodes=runs, divergences=(stopped,))
 

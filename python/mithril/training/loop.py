@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,15 +16,18 @@ from mithril.logical.model import Model
 from mithril.models import CrossEntropy, SquaredError
 from mithril.optim import Adam, Optimizer
 from mithril.optim.loss_scale import default_scale
-from mithril.optim.optimizers import refuse_foreign
+from mithril.optim.optimizers import check_state, refuse_foreign
 from mithril.physical import PhysicalModel
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
 from mithril.physical.gradients import FINAL_COST
+from mithril.physical.parameters import transfer
+from mithril.physical.parting import kept_states
+from mithril.physical.program_keys import RANDOM_KEY
+from mithril.training.batches import Batch, batches_of
 
 __all__ = ["Epoch", "train_model"]
 
-Batch = Mapping[str, Any] | tuple[Any, Any]
 Metric = Callable[[dict[str, Any], dict[str, Any]], Any]
 
 
@@ -60,6 +64,8 @@ def train_model(
     metrics: Mapping[str, Metric] | None = None,
     callbacks: Iterable[Callable[[Epoch], Any]] = (),
     params: Mapping[str, Any] | None = None,
+    opt_state: Mapping[str, Any] | None = None,
+    state: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Trains a compiled model, and returns its parameters; of one compiled with ``mode="train"``
@@ -69,22 +75,25 @@ def train_model(
     ----------
     model : of a `TrainModel`, whose cost is minimised; or of a plain model with one output, which
         `loss` compares to the data called `target`
-    backend : the one that the model was compiled for
+    backend : the one that the model was compiled for, or one made with the same arguments
     training_data : batches: dictionaries of data, or pairs of the model's only input and the
-        target; something that can be gone through again, such as a list, for the first batch says
-        which shapes parameters have
+        target, which of a `TrainModel` is what its cost reads besides; something that can be gone
+        through again, such as a list, for the first batch says which shapes parameters have
     optimizer : of `mithril.optim`; None: that of the model, else ``Adam(lr=1e-3)``
     loss : a model with `input`, `target` and one output, a scalar, which is compiled for
         the backend; None: ``CrossEntropy(reduction="mean")`` of logits and class numbers where
         targets are integers, else ``SquaredError(reduction="mean")``
     metrics : name -> function of the outputs and the data of a batch that gives a number
     callbacks : are called with an `Epoch` after each; one that returns True ends the training
-    params : to begin with; None: fresh ones from `seed`
+    params : to begin with, as this function or an `Epoch` gave them; None: fresh ones from `seed`
+    opt_state : of the optimizer, to go on with; None: that of its `init`
+    state : of the model, to go on with; None: what `params` has of it, else that of
+        ``initial_state(seed)``
 
     Raises
     ------
-    ArgumentError : no batches, or several outputs and no cost
-    KeyNotFound : a batch lacks data or the target
+    ArgumentError : no batches, or several outputs and no cost, or another backend
+    KeyNotFound : a batch lacks data or the target, or there is not all of params or a state
 
     >>> import mithril as ml, numpy as np
     >>> from mithril.training import train_model
@@ -97,13 +106,24 @@ def train_model(
     >>> sgd = ml.optim.SGD(lr=0.2)
     >>> train_model(pm, backend, batches, optimizer=sgd, epochs=20)["weight"].round(2)
     array([[ 2., -1.]], dtype=float32)
+
+    A training goes on from what the last `Epoch` held:
+
+    >>> seen = []
+    >>> options = {"optimizer": ml.optim.Adam(lr=0.1), "callbacks": [seen.append]}
+    >>> params = train_model(pm, backend, batches, **options)
+    >>> params = train_model(pm, backend, batches, params=params, opt_state=seen[-1].opt_state,
+    ...                      **options)
+    >>> seen[-1].opt_state["step"]
+    8
     """
     _check(model, backend, training_data, optimizer, epochs)
     loop = _Loop(model, optimizer, loss, target, dict(checked_mapping("metrics", metrics)))
     calls = checked_list("train_model: callbacks", callbacks, "functions")
-    loop.begin(next(iter(_batches(model, training_data, target)), None), params, seed)
+    loop.begin(next(iter(batches_of(model, training_data, target)), None), params, state, seed)
+    loop.go_on_from(opt_state)
     for number in range(1, epochs + 1):
-        epoch = loop.run(number, _batches(model, training_data, target))
+        epoch = loop.run(number, batches_of(model, training_data, target))
         answers = [call(epoch) for call in calls]  # all of them are called
         if any(answer is True for answer in answers):
             break
@@ -116,11 +136,7 @@ def _check(model: Any, backend: Any, data: Any, optimizer: Any, epochs: Any) -> 
             f"train_model: requires a compiled model, got {shown(model)}",
             hint="give what ml.compile returns",
         )
-    if backend is not model.backend:
-        raise ArgumentError(
-            f"train_model: the model was compiled for {model.backend!r}, got {shown(backend)}",
-            hint="give pm.backend, the object that it was compiled for",
-        )
+    _check_backend(model.backend, backend)
     if optimizer is not None:
         refuse_foreign("train_model: optimizer", optimizer)
     if not isinstance(epochs, int) or isinstance(epochs, bool) or epochs < 1:
@@ -135,18 +151,37 @@ def _check(model: Any, backend: Any, data: Any, optimizer: Any, epochs: Any) -> 
         )
 
 
-def _batches(model: PhysicalModel, data: Iterable[Batch], target: str) -> Iterator[dict[str, Any]]:
-    for batch in data:
-        if isinstance(batch, Mapping):
-            yield dict(batch)
-            continue
-        inputs = [key for key in model.data_keys if key != target]
-        if not isinstance(batch, tuple | list) or len(batch) != 2 or len(inputs) != 1:
-            raise ArgumentError(
-                "train_model: a batch is a dictionary of data, or for a model with one input a pair"
-                f" of it and the target, got {shown(batch)} for {inputs}"
-            )
-        yield {inputs[0]: batch[0], target: batch[1]}
+def _check_backend(own: Any, given: Any) -> None:
+    """Raises unless the backend is the model's, or like it."""
+    if given is own:
+        return
+    text = f"train_model: the model was compiled for {own!r}, got {shown(given)}"
+    hint = "give pm.backend, the object that it was compiled for"
+    if type(given) is not type(own):
+        raise ArgumentError(text, hint=hint)
+    one, other = _options_of(own), _options_of(given)
+    differing = [n for n in one if one[n] != other.get(n)]
+    if differing:
+        own_ones, given_ones = (
+            ", ".join(f"{n}={x.get(n)}" for n in differing) for x in (one, other)
+        )
+        raise ArgumentError(f"{text}: the model's has {own_ones}, this one {given_ones}", hint=hint)
+
+
+def _options_of(backend: Any) -> dict[str, str]:
+    """What a backend was made with, and where it is now."""
+    args, options = backend._made_with
+    made_with = inspect.signature(type(backend)).bind(*args, **options)
+    made_with.apply_defaults()
+    texts = {name: str(value) for name, value in made_with.arguments.items()}
+    return {**texts, "device": str(backend.get_device()), "dtype": str(backend.default_dtype)}
+
+
+def _require(what: str, names: Iterable[str], given: Mapping[str, Any]) -> None:
+    missing = [name for name in names if name not in given]
+    if missing:
+        near = suggestion(missing[0], given)
+        raise KeyNotFound(f"train_model: {what} must have '{missing[0]}'{near}", code="MTH402")
 
 
 class _Loop:
@@ -170,17 +205,47 @@ class _Loop:
                 hint="compile an ml.TrainModel, which says what to minimise",
             )
 
-    def begin(self, first: dict[str, Any] | None, params: Any, seed: int) -> None:
+    def begin(self, first: dict[str, Any] | None, params: Any, state: Any, seed: int) -> None:
         """Makes parameters and states, for shapes as the first batch has them."""
         if first is None:
             raise ArgumentError("train_model: training_data has no batches")
         model = self._model
-        given = {k: self._own(v) for k, v in checked_mapping("params", params).items()}
-        self._params = given or dict(model.init(self._data(first), seed))
-        trained = {name: self._params[name] for name in model.trainable_keys}
-        self._opt_state = self._optimizer.init(trained)
-        self._state = dict(model.initial_state(seed=seed)) if model.state_keys else {}
+        given = dict(checked_mapping("train_model: params", params))
+        kept = {key: given.pop(key) for key in model.state_keys if key in given}
+        self._params = {name: self._own(value) for name, value in given.items()}
+        if not given:
+            self._params = dict(model.init(self._data(first), seed))
+        _require("params", model.param_keys, self._params)
+        self._state = self._first_state(kept, checked_mapping("train_model: state", state), seed)
         self._cost = None if self._has_cost else self._compiled_loss(first)
+
+    def _first_state(self, kept: dict[str, Any], state: Any, seed: int) -> dict[str, Any]:
+        """Of what `params` has and `state` has; keys of random numbers may be missing in both."""
+        model = self._model
+        twice = [name for name in kept if name in state and kept[name] is not state[name]]
+        if twice:
+            raise ArgumentError(f"train_model: '{twice[0]}' is in params and in state")
+        unknown = [name for name in state if name not in model.state_keys]
+        if unknown:
+            near = suggestion(unknown[0], model.state_keys)
+            raise KeyNotFound(f"train_model: state: no state named {shown(unknown[0])}{near}")
+        given = {**kept, **state}
+        if given:
+            _require("state", kept_states(compilation_of(model)), given)
+        if len(given) == len(model.state_keys):
+            return given
+        return {**model.initial_state(seed=seed), **given}
+
+    def go_on_from(self, opt_state: Any) -> None:
+        """Takes the optimizer's state, or makes its first one."""
+        names = self._model.trainable_keys
+        if opt_state is None:
+            self._opt_state = self._optimizer.init({name: self._params[name] for name in names})
+            return
+        check_state("train_model: opt_state", opt_state, self._optimizer, names)
+        backend = self._model.backend
+        slots = {slot: transfer(opt_state[slot], backend) for slot in self._optimizer.slots}
+        self._opt_state = {**opt_state, **slots}
 
     def _own(self, value: Any) -> Any:
         backend = self._model.backend
@@ -256,5 +321,5 @@ class _Loop:
 
     def trained(self) -> dict[str, Any]:
         """The parameters, with what normalization has seen."""
-        statistics = {k: v for k, v in self._state.items() if k != "rng_key"}
+        statistics = {k: v for k, v in self._state.items() if k != RANDOM_KEY}
         return {**self._params, **statistics}

@@ -33,6 +33,8 @@ from mithril.training import cost as costs
 FINAL_COST = "final_cost"
 LOSS = "loss"
 
+Writers = dict[str, tuple[int, list[str]]]  # wire -> the submodel that makes it, what that reads
+
 
 class MetricKey(NamedTuple):
     text: str
@@ -121,7 +123,8 @@ class TrainModel(Model):
         Parameters
         ----------
         loss_model : a model with one output; all its inputs must be wired, at least one of them
-            to an output of the model
+            to an output of the model or to what is computed from one, such as
+            ``train.output.transpose((0, 2, 1))``
         reduce_steps : models of one input and one output that follow it; None or none: the mean.
             `[ml.Buffer()]` keeps the loss as it is
         key_name : makes the reduced and weighted term an output of that name
@@ -129,7 +132,8 @@ class TrainModel(Model):
 
         Raises
         ------
-        KeyNotFound : a key that the loss has not, or that is not wired
+        KeyNotFound : a key that the loss has not, or that is not wired; a loss that no output of
+            the model is in (raised by `finalize` where it is computed by operators)
         """
         self._check_open()
         steps = self._steps("add_loss", loss_model, reduce_steps, "Mean")
@@ -151,13 +155,33 @@ class TrainModel(Model):
         if _output(loss) in connections:
             raise KeyNotFound(f"add_loss: the loss's output '{_output(loss)}' must not be wired")
         self._check_wired("add_loss", loss, connections)
-        given = {self._name_of(target) for target in connections.values()} - {""}
-        if not given & set(self._outputs):
+        if not self._reads_model(connections.values()):
+            given = {self._name_of(target) for target in connections.values()} - {""}
             wanted = ", ".join(f"'{k}'" for k in self._outputs)
             near = "".join(suggestion(name, self._outputs) for name in sorted(given))
             raise KeyNotFound(
                 f"add_loss: one input must be an output of the model ({wanted}){near}"
             )
+
+    def _reads_model(self, targets: Iterable[Any]) -> bool:
+        """Whether an output of the model is among these wires or in what computes them. A result of
+        operators does not tell what it is made of before it is taken in: `finalize` sees."""
+        names, ahead = [], list(targets)
+        while ahead:
+            target = ahead.pop()
+            request = getattr(target, "_request", None)
+            if request is not None:  # of a call
+                ahead += request.connections.values()
+            elif isinstance(target, (list, tuple)):
+                ahead += target
+            elif isinstance(target, Connection) and target._wire.pending:
+                return True
+            else:
+                names.append(self._name_of(target))
+        if not set(names).isdisjoint(self._outputs):
+            return True
+        writers = self._writers()
+        return any(self._inner._node.tag in _parts_of(name, writers) for name in names)
 
     def _check_wired(self, where: str, model: Model, connections: dict[str, Any]) -> None:
         missing = [k for k in _open_inputs(model) if k not in connections]
@@ -339,6 +363,11 @@ class TrainModel(Model):
             return
         if not self._losses:
             raise ArgumentError("TrainModel: has no loss", hint="call add_loss(...)")
+        writers = self._writers()
+        for loss in self._losses:
+            if self._inner._node.tag not in _parts_of(loss.result._wire.key_name, writers):
+                wanted = ", ".join(f"'{k}'" for k in self._outputs)
+                raise KeyNotFound(f"add_loss: no output of the model ({wanted}) is in {loss.text}")
         chain = _Chain(self)
         cost = costs.assemble(self._node, self._losses, self._penalties, self._combiner, chain)
         chain.take((FINAL_COST, chain.put(costs.new("Buffer"), {"input": cost})))
@@ -364,6 +393,8 @@ class TrainModel(Model):
         return super().replace(submodel, new, keys)
 
     def _check_editable(self, where: str, submodels: Iterable[Model | str]) -> None:
+        for part in self._node.submodels:
+            handle(part)  # which gives it a tag of its own
         for submodel in submodels:
             tag = self._part(where, submodel).tag
             if tag == self._inner._node.tag:
@@ -379,24 +410,24 @@ class TrainModel(Model):
 
     def _parts_of_terms(self) -> Iterable[tuple[str, set[int]]]:
         """Each term and metric with the submodels that compute it from the trained model."""
-        writers = {
-            wire.key_name: part
-            for part in self._node.submodels
-            if part.tag != self._inner._node.tag
-            for key, wire in self._node.wiring(part)
-            if key in part.output_keys
-        }
+        writers = self._writers()
         terms = [(loss.text, loss.result._wire) for loss in self._losses]
         terms += [(term.text, term.result._wire) for term in self._penalties]
         terms += [(m.text, self._node.find_connection(m.key)) for m in self._metrics]
         for text_of_term, result in terms:
-            found, ahead = set(), [result.key_name]
-            while ahead:
-                part = writers.get(ahead.pop())
-                if part is not None and part.tag not in found:
-                    found.add(part.tag)
-                    ahead += [wire.key_name for _, wire in self._node.wiring(part)]
-            yield text_of_term, found
+            yield text_of_term, _parts_of(result.key_name, writers)
+
+    def _writers(self) -> Writers:
+        """The submodel that computes each wire, and the wires that it reads; those that the trained
+        model reads are its own matter."""
+        inner = self._inner._node.tag
+        writers: Writers = {}
+        for part in self._node.submodels:
+            wiring = self._node.wiring(part)
+            read = [wire.key_name for _, wire in wiring] if part.tag != inner else []
+            made = [wire.key_name for key, wire in wiring if key in part.output_keys]
+            writers |= dict.fromkeys(made, (part.tag, read))
+        return writers
 
     def _take_over(self, original: TrainModel) -> None:
         parts = {at.tag: number for number, at in enumerate(original._node.submodels)}
@@ -481,6 +512,16 @@ class _Chain:
             self._owner._node.take([(key or "", wire._wire) for key, wire in results])
         for model in self._made:
             self._owner._adopt(model)
+
+
+def _parts_of(wire: str, writers: Writers) -> set[int]:
+    """The submodels that compute a wire."""
+    before, ahead = {wire}, [wire]
+    while ahead:
+        read = writers.get(ahead.pop(), (0, []))[1]
+        ahead += [name for name in read if name not in before]
+        before.update(read)
+    return {writers[name][0] for name in before if name in writers}
 
 
 def _output(model: Model) -> str:

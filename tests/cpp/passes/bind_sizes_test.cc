@@ -89,5 +89,24 @@ TEST(BindSizes, RefusesSizesThatANodeDoesNotTake) {
   EXPECT_TRUE(check_sizes(graph, open).ok());
 }
 
+TEST(BindSizes, RefusesValuesWithoutAnAddress) {
+  const ir::Graph graph = parsed(R"(graph m<f32, i64>(%x: f32[N]) {
+  %0 = expand_dims(%x, axis=(1,)) : f32[N, 1]
+  %1 = add(%0, %x) : f32[N, N]
+  %2 = sum(%1) : f32[]
+  return y=%2
+}
+)");
+  for (const auto& [size, fits] :
+       {std::pair{int64_t{1} << 29, true}, {int64_t{1} << 30, false}, {int64_t{1} << 40, false}}) {
+    const int64_t sizes[] = {size};
+    const core::Status status = check_sizes(graph, sizes);
+    EXPECT_EQ(status.ok(), fits) << size;
+    if (!fits) {
+      EXPECT_EQ(status.error().code, core::Code::kOutOfMemory);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mithril::passes

@@ -107,6 +107,33 @@ TEST(FoldConstants, LeavesWhatOnlyRepeats) {
                    folded);
 }
 
+TEST(FoldConstants, ComputesAFewElementsOfNothing) {
+  expect_pass(R"(graph m<f32, i64>(%x: f32[3]) {
+  %0 = full(shape=(), value=2.0, dtype=f32) : f32[]
+  %1 = arange(stop=3, dtype=f32) : f32[3]
+  %2 = multiply(%0, %1) : f32[3]
+  %3 = add(%x, %2) : f32[3]
+  return y=%3
+}
+)",
+              R"(graph m<f32, i64>(%x: f32[3]) {
+  %0 = constant(value=tensor<f32[3]>(7.0, 7.0, 7.0)) : f32[3]
+  %1 = add(%x, %0) : f32[3]
+  return y=%1
+}
+)",
+              folded);
+  expect_unchanged(R"(graph m<f32, i64>(%x: f32[1, 257]) {
+  %0 = full(shape=(2, 1), value=2.0, dtype=f32) : f32[2, 1]
+  %1 = arange(stop=257, dtype=f32) : f32[257]
+  %2 = add(%x, %0) : f32[2, 257]
+  %3 = add(%2, %1) : f32[2, 257]
+  return y=%3
+}
+)",
+                   folded);
+}
+
 TEST(FoldConstants, LeavesTheGraphWhenTheTargetCannotRunIt) {
   const ir::Graph graph = parsed(R"(graph m<f32, i64>(%x: f32[]) {
   %0 = constant(value=2.0, dtype=f32) : f32[]

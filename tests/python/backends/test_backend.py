@@ -411,6 +411,15 @@ def test_custom_functions():
     assert backend.call_custom("twice", 4) == 8
     with pytest.raises(ValueError, match="Custom function 'thrice' not registered"):
         backend.call_custom("thrice", 4)
+    with pytest.raises(ArgumentError) as error:
+        backend.call_custom("twise", 4)
+    assert error.value.message == "Custom function 'twise' not registered, did you mean 'twice'?"
+    assert "knows 'twice'" in error.value.hint
+    with pytest.raises(SignatureError, match="'foo' requires a function, got 3"):
+        backend.register_function("foo", 3)
+    with pytest.raises(SignatureError, match="register_function: name"):
+        backend.register_function(3, lambda x: x)
+    assert list(backend._custom) == ["twice"]
 
 
 def test_registry():

@@ -5,6 +5,8 @@ engine in them. `device` makes a backend; memory "as a GPU's" is none that the h
 import copy
 import multiprocessing
 import pickle
+from collections import OrderedDict, defaultdict
+from typing import Any, NamedTuple
 
 import mithril as ml
 import numpy as np
@@ -26,6 +28,11 @@ from mithril.errors import (
 )
 
 pytestmark = pytest.mark.device
+
+
+class NamedPair(NamedTuple):
+    first: Any
+    last: Any
 
 
 def opencl(**options):
@@ -230,6 +237,47 @@ def test_what_is_placed_keeps_its_dtype(device):
     assert backend.to_device(np.array([1, 2], ">i4")).tolist() == [1, 2]
 
 
+def test_nests_keep_their_kinds(device):
+    backend, x = device(), np.ones(2, "f4")
+    pair = NamedPair(x, [x])
+    placed = backend.to_device(pair)
+    assert type(placed) is NamedPair and type(placed.last[0]) is ml.Array
+    rows = OrderedDict(b=x, a={"c": (x, None)})
+    placed = backend.to_device(rows)
+    assert type(placed) is OrderedDict and list(placed) == ["b", "a"]
+    assert type(placed["a"]["c"][0]) is ml.Array and placed["a"]["c"][1] is None
+    assert type(rows["b"]) is np.ndarray
+    grouped = defaultdict(list, w=[x])
+    placed = backend.to_device(grouped)
+    assert type(placed) is defaultdict and placed["other"] == []
+    assert type(placed["w"][0]) is ml.Array and list(grouped) == ["w"]
+
+
+def test_lists_of_numbers_are_arrays_inside_of_nests_too(device):
+    placed = device().to_device({"w": [1.0, 2.0], "rows": [np.ones(2, "f4"), ((1, 2), (3, 4))]})
+    assert (placed["w"] + 1).tolist() == [2, 3]
+    assert placed["rows"][0].tolist() == [1, 1]
+    assert placed["rows"][1].tolist() == [[1, 2], [3, 4]]
+
+
+def test_nests_without_an_end_are_refused(device):
+    backend, x = device(), np.ones(2, "f4")
+    alone, beside, named = [], [x], {"x": x}
+    alone.append(alone)
+    beside.append((beside, x))
+    named["self"] = {"again": named}
+    deep = x
+    for _ in range(65):
+        deep = [deep]
+    for nest in (alone, beside, named, {"a": beside}, deep):
+        with pytest.raises(ArgumentError, match="to_device: requires .* at most 64 levels deep"):
+            backend.to_device(nest)
+    placed = backend.to_device(deep[0])
+    for _ in range(64):
+        (placed,) = placed
+    assert placed.tolist() == [1, 1]
+
+
 def test_what_is_placed_is_a_copy(device):
     x = np.ones(3, "f4")
     placed = device().to_device(x)
@@ -281,6 +329,20 @@ def test_operators(device, text):
     number = eval(text, {"x": put(x), "y": 2.5})
     np.testing.assert_allclose(number, eval(text, {"x": x.astype("f8"), "y": 2.5}), rtol=1e-5)
     assert str(number.dtype) in ("float32", "bool")
+
+
+def test_other_operands_lie_as_they_like(device):
+    """Those that are not contiguous, not aligned, of the other byte order."""
+    backend = device()
+    x, y = drawn([2, 3]), drawn([3, 2], 1)
+    placed = backend.to_device(x)
+    unaligned = np.frombuffer(b"_" + y.tobytes(), "f4", offset=1).reshape(y.shape)
+    np.testing.assert_array_equal(placed + y.T, x + y.T)
+    np.testing.assert_array_equal(y.T - placed, y.T - x)
+    np.testing.assert_allclose(placed @ y[:, ::-1], x @ y[:, ::-1], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(placed @ unaligned, x @ y, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(placed > x.astype(">f4") / 2, x > x / 2)
+    np.testing.assert_array_equal(backend.where(y.T > 0, placed, y.T), np.where(y.T > 0, x, y.T))
 
 
 def test_operators_of_one_operand_and_of_bools(device):
@@ -434,6 +496,15 @@ def test_text(device):
     lines = repr(placed).splitlines()
     assert lines[0] == "Array([[1., 2.],"
     assert lines[1].startswith("       [3., 4.]], dtype=float32, device='")
+    assert f"{placed}" == str(placed) and f"{placed[1, 0]:.2f}" == "3.00"
+    with pytest.raises(TypeError, match="unsupported format string"):
+        f"{placed:.2f}"
+
+
+def test_none_is_no_array(device):
+    placed = device().to_device([1.0, 2.0])
+    assert (placed == None) is False and (placed != None) is True  # noqa: E711
+    assert placed not in [None]
 
 
 def test_copies(device):

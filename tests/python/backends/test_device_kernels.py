@@ -247,10 +247,7 @@ STRIDED = {
 }
 
 
-@every_device
-@pytest.mark.parametrize("title", STRIDED)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_gradients_of_convolutions_with_strides(title, dtype, device):
+def strided(title):
     shape, options = STRIDED[title]
     filters = 70 if title == "many taps" else 6
     model = ml.Model()
@@ -261,4 +258,11 @@ def test_gradients_of_convolutions_with_strides(title, dtype, device):
     kernel = options["kernel_size"]
     window = list(kernel) if isinstance(kernel, tuple) else [kernel, kernel]
     weight = drawn([filters, shape[1] // options.get("groups", 1), *window], 4)
-    check(model, device, dtype, {"x": drawn(shape), "w": weight}, {})
+    return model, {"x": drawn(shape), "w": weight}, {}
+
+
+@every_device
+@pytest.mark.parametrize("title", STRIDED)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_of_convolutions_with_strides(title, dtype, device):
+    check(strided(title)[0], device, dtype, *strided(title)[1:])

@@ -2,6 +2,7 @@
 see what it aborts at."""
 
 import itertools
+import os
 import shutil
 import signal
 import subprocess
@@ -907,7 +908,7 @@ def refused(path):
     )
     told = subprocess.run(
         [sys.executable, "-c", code],
-        env={"MITHRIL_GGML_LIB": str(path), "PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "MITHRIL_GGML_LIB": str(path), "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
         check=False,
@@ -948,7 +949,7 @@ def test_a_library_by_name_is_used(tmp_path):
         (tmp_path / f"libggml-{part}.so").symlink_to(library.find().with_name(f"libggml-{part}.so"))
     told = subprocess.run(
         [sys.executable, "-c", code],
-        env={"MITHRIL_GGML_LIB": str(path), "PYTHONPATH": ":".join(sys.path)},
+        env={**os.environ, "MITHRIL_GGML_LIB": str(path), "PYTHONPATH": ":".join(sys.path)},
         capture_output=True,
         text=True,
         check=True,

@@ -120,6 +120,24 @@ def test_open_sizes_are_compiled_one_by_one():
     check_open_sizes(both)
 
 
+def test_small_steps_are_one_kernel(inject):
+    """The third launch is never reached: with one for each step it would be; profiles have all."""
+    make, shape = MODELS["mlp"]
+    optimizer = ml.optim.AdamW(lr=1e-2)
+    pm = ml.compile(training(make()), ml.OpenCLBackend(), data_keys={"x", "target"},
+                    shapes={"x": shape}, optimizer=optimizer)  # fmt: skip
+    data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+    params = pm.get_parameters()
+    pm.step(params, optimizer.init(params), data)
+    inject("clEnqueueNDRangeKernel", 3, -5)
+    pm.step(params, optimizer.init(params), data)
+    with pm.profile(), pytest.raises(OutOfMemoryError, match="clEnqueueNDRangeKernel"):
+        pm.step(params, optimizer.init(params), data)
+    with pm.profile() as profile:
+        pm.step(params, optimizer.init(params), data)
+    assert sum(row.count for row in profile.rows) > 8
+
+
 def test_long_loops_are_cut():
     """More elements than a piece, a rest, and rows along the first axis."""
     model = ml.Model()

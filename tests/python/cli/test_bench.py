@@ -3,6 +3,7 @@
 import json
 import statistics
 import sys
+import time
 
 import pytest
 from mithril.cli import _bench_run, bench
@@ -105,6 +106,29 @@ def test_rates_are_of_the_seconds():
     rates = _bench_run._rates(seconds, 8)
     assert rates["median"] == 8 / statistics.median(seconds)
     assert (rates["low"], rates["high"], rates["repeats"]) == (8.0, 32.0, 4)
+
+
+def test_slow_models_are_called_less_often():
+    class Waiting:
+        def block_until_ready(self, out):
+            calls.append(out)
+
+    def timed(seconds):
+        calls.clear()
+        task = {"warm_up": 3, "repeats": 50, "seconds": seconds}
+        return len(_bench_run._timed(lambda: time.sleep(0.02), Waiting(), task)), len(calls)
+
+    calls = []
+    assert timed(0) == (1, 2)  # warm once, timed once
+    few, whole = timed(0.2)
+    assert 1 <= few <= 10 and whole == few + 3
+    assert timed(100) == (50, 53)
+    found = {"median": 2.0, "low": 1.0, "high": 4.0, "repeats": 1}
+    assert bench._spread(found, 10) == "1 to 4 (1 call)"
+    assert bench._spread({**found, "repeats": 3}, 10) == "1 to 4 (3 calls)"
+    assert bench._spread({**found, "repeats": 10}, 10) == "1 to 4"
+    del found["repeats"]  # memory
+    assert bench._spread(found, 10) == "1 to 4"
 
 
 def test_a_plot(monkeypatch, tmp_path, capsys):

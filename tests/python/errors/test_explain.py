@@ -1,5 +1,6 @@
 """Every code has a page; its example raises that code, and what the page says mends it."""
 
+import os
 import re
 import subprocess
 import sys
@@ -77,7 +78,7 @@ def test_explain_from_the_command_line():
         capture_output=True,
         text=True,
         timeout=120,
-        env={"PYTHONPATH": str(Path(ml.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(ml.__file__).parents[1])},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("# MTH101: ")

@@ -233,8 +233,9 @@ def test_texts_go_with_their_functions_and_names_stay():
     name = function.__code__.co_filename
     assert linecache.getline(name, 2) == "    return (x,)\n"
     for known in list(linecache.cache):
-        function = None
-        gc.collect()
+        if function is not None:
+            function = None
+            gc.collect()
         assert linecache.cache[known] is not None
     assert linecache.getline(name, 2) == ""
     names = {load_source(ml.NumpyBackend(), text).__code__.co_filename for _ in range(20)}

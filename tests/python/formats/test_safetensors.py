@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mithril.errors import MithrilError, ParseError
+from mithril.errors import ArgumentError, MithrilError, ParseError
 from mithril.formats import read_safetensors, write_safetensors
+
+from tests.python.rows.common import backend_of
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", ml_dtypes.bfloat16,
           "float32", "float64"]  # fmt: skip
@@ -136,6 +138,70 @@ def test_changed_bytes_never_do_harm(tmp_path_factory, data):
     except MithrilError:
         return
     assert sum(array.nbytes for array in found.values()) <= len(raw)
+
+
+def checkpoint():
+    random = np.random.default_rng(3)
+    kept = {slot: {"fc.weight": random.normal(size=(2, 3)), "b": np.ones(2)} for slot in "mv"}
+    scale = {"scale": 2.0**20, "good": 7}
+    return {"opt_state": {"step": 5, **kept, "loss_scale": scale}, "state": {}, "params": kept["m"]}
+
+
+def equal_nests(found, want):
+    assert isinstance(found, dict) == isinstance(want, dict)
+    if not isinstance(want, dict):
+        assert found.dtype == np.asarray(want).dtype
+        np.testing.assert_array_equal(found, want)
+        return
+    assert found.keys() == want.keys()
+    for name in want:
+        equal_nests(found[name], want[name])
+
+
+def test_dictionaries_of_dictionaries_come_back(tmp_path):
+    path = tmp_path / "w.safetensors"
+    write_safetensors(path, checkpoint())
+    equal_nests(read_safetensors(path, nested=True), checkpoint())
+    names = {"opt_state/step", "opt_state/m/fc.weight", "opt_state/loss_scale/good", "state/"}
+    assert names < set(read_safetensors(path))
+    plain = {"a/b": np.ones(2), "a/c": np.zeros(1)}  # names of others stay as they are
+    write_safetensors(path, plain)
+    equal_nests(read_safetensors(path), plain)
+    equal_nests(read_safetensors(path, nested=True), {"a": {"b": np.ones(2), "c": np.zeros(1)}})
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("name", ["torch", "jax", "mlx"])
+def test_the_state_of_optimizers_of_any_framework_is_written(tmp_path, name):
+    backend, path = backend_of(name), tmp_path / "adam.safetensors"
+    adam = ml.optim.Adam(lr=0.5)
+    params = {"w": backend.array(np.array([1.0, 2.0], "float32"))}
+    _, opt_state = adam.update(params, params, adam.init(params))
+    write_safetensors(path, opt_state)
+    found = read_safetensors(path, nested=True)
+    np.testing.assert_allclose(found["m"]["w"], [0.1, 0.2], rtol=1e-6)
+    assert found["step"] == 1
+
+
+def test_nests_that_have_no_names_in_a_file_are_refused(tmp_path):
+    path, endless = tmp_path / "w.safetensors", {}
+    endless["again"] = endless
+    for bad, said in (
+        ({"m": {"a/b": np.ones(1)}}, "a name requires text without '/', got 'a/b'"),
+        ({"m": {}, "a/b": np.ones(1)}, "a name requires text without '/', got 'a/b'"),
+        ({"m": {"": np.ones(1)}}, "a name requires text without '/', got ''"),
+        ({"m": {3: np.ones(1)}}, "a name requires text without '/', got 3"),
+        (endless, "at most 100 deep"),
+    ):
+        with pytest.raises(ArgumentError, match=said):
+            write_safetensors(path, bad)
+    assert os.listdir(tmp_path) == []
+    for names in (["a", "a/b"], ["a/b", "a/b/c"], ["a/"], ["/" * 200 + "a"]):
+        write_safetensors(path, {name: np.ones(1) for name in names})
+        with pytest.raises(ParseError, match="is no name of an array|lies deeper"):
+            read_safetensors(path, nested=True)
+    with pytest.raises(MithrilError, match="nested: requires True or False"):
+        read_safetensors(path, nested="yes")
 
 
 def test_what_is_no_dictionary_of_arrays_is_refused(tmp_path):

@@ -1,18 +1,24 @@
 """`load_state_dict`: parameters by the names of modules, and what does not fit."""
 
+import warnings
+
 import mithril as ml
+import ml_dtypes
 import numpy as np
 import pytest
+from mithril.errors import UnusedParamsWarning
+
+from tests.python.rows.common import backend_of
 
 
-def network(**options):
+def network(backend=None, **options):
     model = ml.Model()
     model |= ml.Convolution2D(3, 4, name="conv")(input="x", output="grid")
     model |= ml.BatchNorm2D(mode=None, name="norm")(input="grid", output="h")
     model |= ml.Mean(axis=(2, 3))(input="h", output="flat")
     model |= ml.Linear(4, use_bias=False, name="fc")(input="flat", output="y")
     options = {"data_keys": {"x"}, "shapes": {"x": [1, 2, 5, 5]}, "naming": "path", **options}
-    return ml.compile(model, ml.NumpyBackend(dtype=ml.float64), **options)
+    return ml.compile(model, backend or ml.NumpyBackend(dtype=ml.float64), **options)
 
 
 def arrays():
@@ -41,6 +47,14 @@ def test_arrays_find_their_parameters():
     np.testing.assert_allclose(pm.evaluate(params, {"x": X})["y"], by_hand(w, X), rtol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float16", ml_dtypes.bfloat16])
+def test_numbers_of_any_type_become_floats(dtype):
+    ones = {name: np.ones(array.shape, dtype) for name, array in arrays().items()}
+    params = ml.formats.load_state_dict(network(), ones)
+    assert {array.dtype.name for array in params.values()} == {"float64"}
+    assert all(np.all(array == 1) for array in params.values())
+
+
 def test_matrices_may_lie_the_other_way_around():
     pm, w = network(), arrays()
     turned = {**w, "fc.weight": w["fc.weight"].T}
@@ -52,6 +66,65 @@ def test_statistics_in_training_are_state():
     pm = network(mode="train")
     params = ml.formats.load_state_dict(pm, arrays())
     assert sorted(params) == ["conv.bias", "conv.weight", "fc.weight", "norm.bias", "norm.weight"]
+
+
+def test_statistics_in_training_are_never_dropped_without_a_word():
+    pm = network(mode="train")
+    with pytest.warns(UnusedParamsWarning, match="'norm.running_mean', 'norm.running_var' are st"):
+        ml.formats.load_state_dict(pm, arrays())
+    own = {name: value for name, value in arrays().items() if name in pm.param_keys}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ml.formats.load_state_dict(pm, own)
+
+
+@pytest.mark.parametrize("name", ["numpy", "cpu", "torch", "jax", "mlx"])
+def test_statistics_in_training_are_loaded_as_state(name):
+    backend = backend_of(name)
+    pm, w = network(backend=backend, mode="train"), arrays()
+    w["norm.num_batches_tracked"] = np.array(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        params, state = ml.formats.load_state_dict(pm, w, with_state=True)
+        found = pm.predict(params, {"x": X}, state=state)["y"]
+    assert set(params) == set(pm.param_keys) and set(state) == set(pm.state_keys)
+    want = by_hand({key: a for key, a in w.items() if a.ndim}, X)
+    np.testing.assert_allclose(backend.to_numpy(found), want, rtol=1e-4)
+    after = pm.evaluate(params, {"x": X}, state=state).state["norm.running_mean"]
+    windows = np.lib.stride_tricks.sliding_window_view(X, (3, 3), (2, 3))
+    grid = np.einsum("ncijkl,ockl->noij", windows, w["conv.weight"])
+    mean = grid.mean((0, 2, 3)) + w["conv.bias"]
+    want = 0.9 * w["norm.running_mean"] + 0.1 * mean
+    np.testing.assert_allclose(backend.to_numpy(after), want, rtol=1e-4)
+
+
+def test_a_model_without_state_has_an_empty_one():
+    params, state = ml.formats.load_state_dict(network(), arrays(), with_state=True)
+    assert set(params) == set(arrays()) and state == {}
+
+
+def test_missing_statistics_and_wrong_ones_are_errors():
+    pm, w = network(mode="train"), arrays()
+    wrong = {**w, "norm.running_var": np.ones(5)}
+    with pytest.raises(ml.ShapeError, match=r"'norm.running_var' must have shape \[4\], got \[5\]"):
+        ml.formats.load_state_dict(pm, wrong, with_state=True)
+    del w["norm.running_var"]
+    with pytest.raises(ml.KeyNotFound, match="1 parameter not in the state dict: 'norm.running_v"):
+        ml.formats.load_state_dict(pm, w, with_state=True)
+
+
+def test_keys_of_random_numbers_are_fresh_or_those_saved():
+    model = ml.Model()
+    model |= ml.Linear(2, name="fc")(input="x", output="h")
+    model |= ml.Dropout(0.5)(input="h", output="y")
+    options = {"data_keys": {"x"}, "shapes": {"x": [1, 3]}, "naming": "path", "mode": "train"}
+    pm = ml.compile(model, ml.NumpyBackend(), **options)
+    w = {"fc.weight": np.ones((2, 3)), "fc.bias": np.zeros(2)}
+    _, state = ml.formats.load_state_dict(pm, w, with_state=True)
+    np.testing.assert_array_equal(state["rng_key"], pm.initial_state(seed=0)["rng_key"])
+    kept = {"rng_key": np.array([5, 7])}
+    _, state = ml.formats.load_state_dict(pm, w | kept, with_state=True)
+    np.testing.assert_array_equal(state["rng_key"], [5, 7])
 
 
 def test_a_count_of_batches_is_left_out():
@@ -83,6 +156,7 @@ WRONG = {
     "no model": ({"pm": 3}, ml.errors.SignatureError, "a compiled model, got 3"),
     "no dictionary": ({"state_dict": [1]}, ml.errors.SignatureError, "requires a dictionary"),
     "strict": ({"strict": "no"}, ml.errors.SignatureError, "True or False"),
+    "state": ({"with_state": "no"}, ml.errors.SignatureError, "True or False"),
     "patterns": ({"transposed": "fc.*"}, ml.errors.SignatureError, "transposed: requires patterns"),
     "pattern": ({"transposed": ["fd.*"]}, ml.KeyNotFound, "no name fits 'fd.*'"),
     "no matrix": ({"transposed": ["conv.weight"]}, ml.ShapeError, "must be a matrix"),

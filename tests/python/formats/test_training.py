@@ -54,6 +54,16 @@ def test_training_comes_back():
         ml.Model.from_json(bad)
 
 
+def test_the_model_of_a_training_that_was_read_is_compiled_by_itself():
+    train = ml.TrainModel(network())
+    train.add_loss(ml.SquaredError(), input="output", target="target")
+    again = ml.Model.from_json(train.to_json())
+    pm = ml.compile(again.model, ml.NumpyBackend(), data_keys={"input"})
+    params = {"w": np.ones((8, 4)), "b": np.zeros(8)}
+    params |= {"weight_0": np.ones((2, 8)), "bias_0": np.ones(2)}
+    assert pm.evaluate(params, {"input": np.ones((1, 4))})["output"].tolist() == [[33.0, 33.0]]
+
+
 COEFFICIENTS = {
     "a number": (lambda: 0.5, re.compile("^w")),
     "an integer": (lambda: 2, re.compile("^w")),

@@ -226,3 +226,12 @@ def test_only_arrays_of_mlx():
 def test_only_optimizers_of_mlx_are_adopted(other):
     with pytest.raises(SignatureError, match="adopt: requires an optimizer of mlx.optimizers, got"):
         ml.optim.adopt(other)
+
+
+def test_numbers_of_adopted_optimizers_are_those_of_mlx():
+    optimizer = ml.optim.adopt(optim.Adam(learning_rate=0.1))
+    with pytest.raises(AttributeError, match="adopt: has no attribute 'lr'") as caught:
+        optimizer.lr = 0.5
+    assert isinstance(caught.value, ml.errors.MithrilError)
+    optimizer.optimizer.learning_rate = 0.5
+    assert float(optimizer.state["learning_rate"]) == 0.5

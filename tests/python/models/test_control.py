@@ -1,11 +1,14 @@
 """Loops against PyTorch's and JAX's own, against NumPy, and against what their steps say."""
 
+import json
+
 import mithril as ml
 import numpy as np
 import pytest
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
+    MithrilError,
     OptionError,
     ShapeError,
     SignatureError,
@@ -457,3 +460,22 @@ def test_training():
     moved = {key: params[key] - 0.1 * np.asarray(gradients[key]) for key in params}
     second = pm.evaluate(moved, inputs)
     assert second["cost"] < first["cost"]
+
+
+@pytest.mark.parametrize("end", ["scan_exit", "scan_stack"])
+def test_files_in_which_a_loop_hands_on_another_value(end):
+    """The next value of its carry is what it reads of the sequence."""
+    body = ml.Model()
+    body |= ml.Add()(left="h", right="t", output="h1")
+    body.expose_keys("h1")
+    model = ml.Model()
+    model |= ml.Scan(body, carry={"h": "h1"}, xs=["t"])(t="xs", h="x", h1="y")
+    text = json.dumps(json.loads(model.to_json()))
+    assert text.count('"carries1": "$4"') == 1 and text.count('"op": "scan_exit"') == 1
+    text = text.replace('"carries1": "$4"', '"carries1": "$3"')
+    if end == "scan_stack":
+        text = text.replace('"op": "scan_exit"', '"op": "scan_stack"')
+        text = text.replace('"input": "$4", "start": "h"', '"input": "$4"')
+    shapes = {"xs": [3, 4], "x": [3, 4]}
+    with pytest.raises(MithrilError, match="the next value of a carry has another shape"):
+        ml.compile(ml.Model.from_json(text), ml.CpuBackend(), shapes=shapes)

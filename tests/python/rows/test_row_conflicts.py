@@ -5,6 +5,7 @@ these rows."""
 
 import importlib
 import inspect
+import os
 import pickle
 import subprocess
 import sys
@@ -152,7 +153,7 @@ def test_K7():
         "print(*ml.compile(m, ml.NumpyBackend(), data_keys={'a', 'z'}).data_keys)"
     )
     for seed in ("0", "1", "7"):
-        env = {"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "python")}
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-c", code]
         out = subprocess.run(command, env=env, capture_output=True, text=True)
         assert out.stdout.split() == ["z", "a"], out.stderr

@@ -144,6 +144,48 @@ def test_arrays_of_wrong_values_are_found():
     assert row.outcome == "failed" and "wrong" in row.reasons[0]
 
 
+def test_methods_of_the_class_count_as_own():
+    class WithTanh(ThreeMethods):
+        def tanh(self, x):
+            return Opaque(np.tanh(np.asarray(x)))
+
+        def backward_sin(self, grad_output, inputs, outputs):
+            return Opaque(np.asarray(grad_output) * np.cos(np.asarray(inputs[0])))
+
+    report = run_backend_tests(WithTanh(), ops=["tanh", "gelu", "sin"], dtypes=["float32"])
+    assert [row.runs for row in report.rows] == ["own", "fallback", "fallback"], str(report)
+    assert (report.passed, report.native, report.own, report.fallback) == (3, 1, 1, 2)
+    assert "3 of 3 passed (1 native, 1 of them own, 2 by fallback)" in str(report)
+    assert report.row("tanh").dtypes["float32"] == "own"
+
+    class OfNumpy(ml.NumpyBackend):
+        def tanh(self, input):
+            return np.tanh(input)
+
+    report = run_backend_tests(OfNumpy(), ops=["tanh", "gelu"], samples=1, dtypes=["int8"])
+    assert [row.runs for row in report.rows] == ["own", "native"]
+    assert report.row("tanh").dtypes["int8"] == "own"
+
+
+def test_the_report_tells_of_misspelt_methods():
+    class Misspelt(ml.NumpyBackend):
+        def backward_tahn(self, grad_output, inputs, outputs):
+            return grad_output
+
+        def backward_nothing_known(self, grad_output, inputs, outputs):
+            return grad_output
+
+    report = run_backend_tests(Misspelt(), ops=["tanh"], samples=1, dtypes=["float32"])
+    said = (
+        "backward_tahn: no op has this name; did you mean backward_tanh?",
+        "backward_nothing_known: no op or registered function is called like that",
+    )
+    assert report.notes == said
+    for text in (str(report), report.to_markdown(), report.to_html()):
+        assert all(note in text for note in said)
+    assert run_backend_tests(ml.NumpyBackend(), ops=["tanh"], samples=1).notes == ()
+
+
 def test_rows_tell_element_types():
     report = run_backend_tests(ml.NumpyBackend(), ops=["exp", "logical_not"], samples=1)
     assert report.row("exp").dtypes == dict.fromkeys(map(str, ml.Dtype), "native")
@@ -325,6 +367,10 @@ def test_bad_arguments():
         run_backend_tests(backend, ops=["relux"])
     with pytest.raises(SignatureError, match="names of ops"):
         run_backend_tests(backend, ops="relu")
+    backend.register_function("swish_of_tests", lambda x: x)
+    with pytest.raises(KeyNotFound) as error:
+        run_backend_tests(backend, ops=["swish_of_tests"])
+    assert error.value.hint == "it is a registered function: ml.verify checks models that call it"
     with pytest.raises(ArgumentError, match="samples"):
         run_backend_tests(backend, samples=0)
     with pytest.raises(UnsupportedError, match="float32 or float64"):

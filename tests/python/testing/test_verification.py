@@ -6,7 +6,14 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
-from mithril.errors import ArgumentError, KeyNotFound, ShapeNotKnown, SignatureError
+from mithril.errors import (
+    ArgumentError,
+    KeyNotFound,
+    ShapeNotKnown,
+    SignatureError,
+    UnsupportedError,
+)
+from mithril.testing import assert_gradients
 from mithril.testing._probes import probed
 
 
@@ -328,3 +335,96 @@ def test_the_model_is_not_changed():
     before = model.to_json()
     ml.verify(model, ["numpy"], shapes=SHAPES)
     assert model.to_json() == before
+
+
+# --- registered functions ------------------------------------------------------------------------
+
+ANYTHING = {"shape": [("Any", ...)], "type": ml.Tensor[float]}
+
+
+def cubes(name="cube_of_verify"):
+    model = ml.Model()
+    keys = {key: ml.IOKey(**ANYTHING) for key in ("input", "output")}
+    model |= ml.Lambda(name, **keys)(input="x", output="y")
+    return model
+
+
+def right_gradient(grad_output, inputs, outputs):
+    return grad_output * 3 * inputs[0] ** 2
+
+
+@pytest.mark.parametrize("name", ["numpy", "cpu"])
+def test_registered_functions_are_verified(name):
+    backend = ml.get_backend(name)
+    backend.register_function("cube_of_verify", lambda x: x**3)
+    backend.register_function("backward_cube_of_verify", right_gradient)
+    report = ml.verify(cubes(), [backend], shapes={"x": [2, 3]})
+    assert report, str(report)
+    assert report.rows[-1].nodes == 1
+    assert_gradients(cubes(), [backend], shapes={"x": [2, 3]})
+
+
+def test_a_wrong_gradient_of_a_registered_function_is_found():
+    backend = ml.NumpyBackend()
+    backend.register_function("cube_of_verify", lambda x: x**3)
+    backend.register_function("backward_cube_of_verify", lambda g, i, o: g * 2 * i[0] ** 2)
+    with pytest.raises(AssertionError, match="gradient of 'x': slope"):
+        assert_gradients(cubes(), [backend], shapes={"x": [2]})
+    report = ml.verify(cubes(), [backend], shapes={"x": [2]})
+    assert report.first.direction == "backward" and report.first.op == "cube_of_verify"
+
+
+def test_backends_are_compared_by_the_first_one_with_the_function():
+    right, wrong = ml.NumpyBackend(), ml.NumpyBackend()
+    for backend, power in ((right, 3), (wrong, 2)):
+        backend.register_function("cube_of_verify", lambda x, power=power: x**power)
+        backend.register_function("backward_cube_of_verify", right_gradient)
+    report = ml.verify(cubes(), [right, wrong], shapes={"x": [2]})
+    assert [bool(row) for row in report.rows] == [True, True, False]
+
+
+def test_a_registered_function_of_another_framework():
+    torch = pytest.importorskip("torch")
+    backend = ml.TorchBackend()
+    backend.register_function("cube_of_verify", lambda x: torch.pow(x, 3))
+    assert ml.verify(cubes(), [backend], shapes={"x": [2]})
+    assert_gradients(cubes(), [backend], shapes={"x": [2]})
+
+
+def test_a_registered_kernel_with_several_operands():
+    class Own(ml.NumpyBackend):
+        pass
+
+    def scaled_of_verify(left, right):
+        return left * np.sin(right)
+
+    def scaled_gradient(output_gradient, cache, idx, left, right):
+        return output_gradient * (np.sin(right) if idx == 0 else left * np.cos(right))
+
+    Own.register_primitive(scaled_of_verify, scaled_gradient)
+    model = ml.Model()
+    keys = {key: ml.IOKey(**ANYTHING) for key in ("left", "right", "output")}
+    model |= ml.models.CustomPrimitiveModel("scaled_of_verify", **keys)(
+        left="x", right="z", output="y"
+    )
+    report = ml.verify(model, [Own()], shapes={"x": [2, 3], "z": [2, 3]})
+    assert report, str(report)
+
+
+def test_what_a_registered_function_lacks():
+    backend = ml.NumpyBackend()
+    with pytest.raises(UnsupportedError) as error:
+        ml.verify(cubes(), [backend], shapes={"x": [2]})
+    assert error.value.message.startswith(
+        "cube_of_verify: the numpy backend has no function of that name"
+    )
+    assert "register_function('cube_of_verify', function)" in error.value.hint
+    backend.register_function("cube_of_verify", lambda x: x**3)
+    report = ml.verify(cubes(), [backend], shapes={"x": [2]})
+    assert not report and "has no gradient of it" in str(report)
+    pm = ml.compile(cubes(), backend, shapes={"x": [2]}, trainable_keys={"x"})
+    with pytest.raises(UnsupportedError) as error:
+        pm.evaluate({"x": [1.0, 2.0]}, output_gradients={"y": [1.0, 1.0]})
+    assert 'register "backward_cube_of_verify"' in error.value.hint
+    with pytest.raises(UnsupportedError, match="more than 20000"):
+        ml.verify(cubes(), [backend], shapes={"x": [200, 200]})

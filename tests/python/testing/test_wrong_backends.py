@@ -1,13 +1,17 @@
 """The suite finds custom backends that are wrong, and says of which op by its smallest sample."""
 
+import contextlib
+import gc
 import io
+import time
 
 import mithril as ml
 import numpy as np
 import pytest
 from mithril.errors import ShapeError, SignatureError
-from mithril.testing import run_backend_tests
+from mithril.testing import backend_tests, run_backend_tests
 from mithril.testing._progress import Progress
+from mithril.testing._time_limit import OutOfTime, within
 
 
 class Right(ml.Backend):
@@ -90,6 +94,20 @@ def test_a_result_of_the_wrong_shape():
     assert "Wrong.exp" in str(error.value)
 
 
+def test_a_result_of_another_element_type():
+    class Wrong(ml.NumpyBackend):
+        def matmul(self, left, right):
+            return np.matmul(left, right)  # float32 of bfloat16
+
+        def tanh(self, x):
+            return np.tanh(x.astype(np.float64))
+
+    report = run_backend_tests(Wrong(), ops=["matmul", "tanh"], samples=1, dtypes=["bfloat16"])
+    cure = "the op's result has that type: cast what the method returns"
+    assert f"dtype float32, not bfloat16; {cure}" in report.row("matmul").reasons[0]
+    assert f"dtype float64, not float32; {cure}" in report.row("tanh").reasons[0]
+
+
 def test_a_foreign_array():
     class Foreign:
         """It looks like an array, and shows its values."""
@@ -163,6 +181,17 @@ def test_one_that_lacks_a_method():
     assert told[0] == "makes arrays of no element type" and "define to_numpy" in told[1]
 
 
+def test_a_scalar_keeps_its_element_type():
+    """What NumPy gives of arrays of rank 0 is a float of Python's by class, too."""
+
+    class Good(ml.NumpyBackend):
+        def add(self, left, right):
+            return np.add(left, right)
+
+    report = run_backend_tests(Good(), ops=["logsumexp", "slogdet"], samples=1)
+    assert report.passed == 2, str(report)
+
+
 def test_the_smallest_sample_comes_first():
     class Wrong(ml.NumpyBackend):
         def exp(self, x):
@@ -178,11 +207,9 @@ def test_the_smallest_sample_comes_first():
 def test_compilers_run_few_samples_by_default(monkeypatch):
     seen = []
 
-    def noted(backend, name, samples, dtypes, make):
+    def noted(backend, name, samples, dtypes, make, limit):
         seen.append((samples, tuple(dtypes)))
         return ml.testing.backend_tests.Row(name, "passed")
-
-    from mithril.testing import backend_tests
 
     monkeypatch.setattr(backend_tests, "check", noted)
     everything = tuple(backend_tests.DTYPES)
@@ -193,6 +220,97 @@ def test_compilers_run_few_samples_by_default(monkeypatch):
         run_backend_tests(backend, ops=["add"], samples=3, dtypes=["int8"])
         assert seen == [few, (None, everything), (3, ("int8",))]
         seen.clear()
+
+
+# --- what does not end ----------------------------------------------------------------------------
+
+
+class Sleepless(ml.NumpyBackend):
+    """Its loop counters count down: `while` of an op's body never ends."""
+
+    def add(self, left, right):
+        return np.subtract(left, right)
+
+
+def test_a_loop_without_end_is_left(monkeypatch):
+    monkeypatch.setattr(backend_tests, "_SECONDS", 0.5)
+    row = run_backend_tests(Sleepless(), ops=["matrix_exp"]).row("matrix_exp")
+    assert row.outcome == "failed" and row.is_stopped
+    assert "did not end within 0.5 s" in row.reasons[0]
+    monkeypatch.undo()
+    row = run_backend_tests(Sleepless(), ops=["add"]).row("add")
+    assert "wrong, at" in row.reasons[0] and not row.is_stopped
+
+
+def test_other_ops_are_not_run_after_a_few_that_do_not_end(monkeypatch):
+    monkeypatch.setattr(backend_tests, "_SECONDS", 0.2)
+
+    class Wrong(Right):
+        def add(self, left, right):
+            while True:
+                pass
+
+    ran = run_backend_tests(Wrong(), ops=["add"] * 5 + ["exp"], samples=1)
+    assert [row.outcome for row in ran.rows] == ["failed"] * 4 + ["skipped"] * 2
+    assert ran.rows[-1].reasons == ("not run, for add, add, add, add did not end",)
+    assert str(ran).count("did not end within 0.2 s") == 4
+
+
+def test_thorough_has_no_limit_and_neither_have_classes_of_this_package(monkeypatch):
+    seen = []
+
+    def noted(backend, name, samples, dtypes, make, limit):
+        seen.append(limit)
+        return ml.testing.backend_tests.Row(name, "passed")
+
+    monkeypatch.setattr(backend_tests, "check", noted)
+    run_backend_tests(Right(), ops=["add"])
+    run_backend_tests(Right(), ops=["add"], thorough=True)
+    run_backend_tests(ml.NumpyBackend(), ops=["add"])
+    assert seen == [5.0, None, None]
+
+
+def test_a_limit_on_time():
+    assert within(None, lambda: 3) == within(5.0, lambda: 3) == 3
+
+    def forever():
+        while True:
+            with contextlib.suppress(Exception):
+                time.perf_counter()
+
+    with pytest.raises(OutOfTime):
+        within(0.05, forever)
+    with pytest.raises(ZeroDivisionError):
+        within(5.0, lambda: 1 / 0)
+    for _ in range(50):  # ends just when its time is over: nothing is raised behind it
+        with contextlib.suppress(OutOfTime):
+            within(0.001, lambda: time.sleep(0.001))
+    assert sum(range(1000)) == 499500
+
+
+def test_a_limit_that_is_lost_once_comes_again():
+    """Callbacks of the garbage collector lose what is raised in them; the test library has one."""
+    lost, end = [], time.monotonic() + 5
+
+    def collecting(phase, info):
+        while not lost and time.monotonic() < end:
+            try:
+                time.sleep(0.001)
+            except OutOfTime:
+                lost.append(phase)
+
+    def forever():
+        gc.collect()
+        while time.monotonic() < end:
+            time.sleep(0.001)
+
+    gc.callbacks.append(collecting)
+    try:
+        with pytest.raises(OutOfTime):
+            within(0.05, forever)
+    finally:
+        gc.callbacks.remove(collecting)
+    assert lost == ["start"]
 
 
 class Terminal(io.StringIO):

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from mithril.backends.array_namespace import ArrayNamespace
 from mithril.backends.with_manualgrad.plan_backend import PlanBackend
 from mithril.base.arrays import host_values, is_device_array
 from mithril.base.numpy import np
-from mithril.base.trees import filled, leaves
+from mithril.base.trees import with_items
 from mithril.eager import op_programs
 from mithril.errors import ArgumentError, DeviceNotAvailable, shown
 from mithril.execution.memory import parse_size
 from mithril.types import DTypeLike
 
 __all__ = ["DeviceBackend"]
+
+_MOST_NESTED = 64  # as many axes as an array of NumPy may have
 
 
 class DeviceBackend(PlanBackend):
@@ -67,6 +70,7 @@ class DeviceBackend(PlanBackend):
 
         Raises
         ------
+        ArgumentError : a dictionary, list or tuple contains itself, or is nested too deeply
         DeviceNotAvailable : another device; that is another backend's
         OutOfMemoryError : the device has no memory left
 
@@ -76,8 +80,17 @@ class DeviceBackend(PlanBackend):
         >>> params["w"] + 1  # doctest: +SKIP
         Array([2., 3.], dtype=float32, device='cpu:0')
         """
-        if isinstance(data, dict) or _is_nest(data):
-            return filled(data, iter([self.to_device(x, device) for x in leaves(data)]))
+        return self._placed(data, device, 0)
+
+    def _placed(self, data: Any, device: str | None, depth: int) -> Any:
+        if isinstance(data, dict):
+            _refuse_deeper(depth)
+            items = [self._placed(item, device, depth + 1) for item in data.values()]
+            return with_items(data, items)
+        if _is_nest(data, depth):
+            return with_items(data, [self._placed(item, device, depth + 1) for item in data])
+        if data is None and depth > 0:
+            return None
         if device not in (None, self.get_device()):
             if device == "cpu":
                 return self.to_numpy(data)
@@ -114,11 +127,18 @@ class DeviceBackend(PlanBackend):
                 f"{type(self).__name__}: from_dlpack requires an array with __dlpack__, got"
                 f" {shown(source)}"
             )
-        shared = self._device.from_dlpack(source, self)
+        shared = self._shared(source)
         return self.to_device(source) if shared is None else shared
+
+    def _shared(self, source: Any) -> Any:
+        """An array over the memory of another one; None where its values have to be copied."""
+        return source if self._is_here(source) else self._device.from_dlpack(source, self)
 
     def _is_here(self, value: Any) -> bool:
         return is_device_array(value) and value.is_on(self._device)
+
+    def _array_namespace(self, api_version: str | None) -> ArrayNamespace:
+        return ArrayNamespace(self, api_version)
 
     def _is_native(self, value: Any) -> bool:
         return self._is_here(value) or super()._is_native(value)
@@ -169,17 +189,27 @@ class DeviceBackend(PlanBackend):
     def __repr__(self) -> str:
         bits = "" if self.has_exact_bits else ", bits of its own"
         name = self.device_info["name"]
-        return (
-            f"{type(self).__name__}(device={self.get_device()!r},"
-            f" dtype={str(self.default_dtype)!r})  # {name}{bits}"
-        )
+        return f"{super().__repr__()}  # {name}{bits}"
 
 
-def _is_nest(data: Any) -> bool:
+def _is_nest(data: Any, depth: int) -> bool:
     """Tells whether arrays are in a list or a tuple, which else is one of numbers."""
-    return isinstance(data, list | tuple) and any(
-        isinstance(item, dict) or hasattr(item, "shape") or _is_nest(item) for item in data
+    if not isinstance(data, list | tuple):
+        return False
+    _refuse_deeper(depth)
+    return any(
+        isinstance(item, dict) or hasattr(item, "shape") or _is_nest(item, depth + 1)
+        for item in data
     )
+
+
+def _refuse_deeper(depth: int) -> None:
+    if depth >= _MOST_NESTED:
+        raise ArgumentError(
+            f"to_device: requires dictionaries, lists and tuples at most {_MOST_NESTED} levels"
+            " deep, got deeper ones",
+            hint="one that contains itself has no end",
+        )
 
 
 def _entries(index: Any) -> tuple[Any, ...]:

@@ -24,13 +24,18 @@ from mithril import _core
 from mithril.base.files import replacing
 from mithril.errors import CompilerError, MithrilError
 
-__all__ = ["ObjectCache", "key_of", "not_ours"]
+__all__ = ["ObjectCache", "folder_of_user", "key_of", "not_ours"]
 
 MOST_BYTES = 256 << 20
 _LEFT_AFTER = 3600.0  # seconds: what a process that was killed left beside the objects
 _DIGEST = hashlib.sha256().digest_size
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _logger = logging.getLogger("mithril.codegen")
+
+
+def folder_of_user(kind: str) -> Path:
+    """Where the processes of a user share files of a kind."""
+    return Path(_core.cache_dir() or os.path.expanduser("~/.cache/mithril")) / kind
 
 
 def key_of(*parts: str) -> str:
@@ -53,8 +58,7 @@ class ObjectCache:
     @staticmethod
     def of_user(kind: str, suffix: str = ".so") -> ObjectCache:
         """The one for objects of a kind that the processes of a user share."""
-        chosen = _core.cache_dir()
-        return ObjectCache(Path(chosen or os.path.expanduser("~/.cache/mithril")) / kind, suffix)
+        return ObjectCache(folder_of_user(kind), suffix)
 
     @staticmethod
     def of_process() -> ObjectCache:

@@ -121,6 +121,10 @@ class JaxBackend(AutogradBackend):
                 type(self).__name__, "dtype=float64", "arithmetic outside the backend: enable_x64()"
             )
 
+    def _repr_options(self) -> dict[str, str]:
+        kind = "tf32" if self.compute_precision == "tf32" else self.compute_dtype
+        return {} if kind is None else {"precision": str(kind)}
+
     @property
     def _is_wide(self) -> bool:
         return self.default_dtype is Dtype.float64
@@ -207,7 +211,8 @@ class JaxBackend(AutogradBackend):
             self._jax.config.update("jax_enable_x64", self._was_wide)
             del self._was_wide
 
-    def to_device(self, data: Any, device: Any, asynchronous: bool = True) -> Any:
+    def to_device(self, data: Any, device: Any = None, asynchronous: bool = True) -> Any:
+        self._need_device(device)
         return self._jax.device_put(data, self._find_device(device))
 
     def block_until_ready(self, data: Any = None) -> Any:

@@ -18,7 +18,9 @@ import numpy as _np
 
 from mithril.execution.random import threefry_block as _threefry_block
 
+from ...indexing import counted_axes as _counted_axes
 from ...indexing import plan_index as _plan_index
+from ...indexing import reduced_axes as _axes
 from ...indexing import whole_shape as _whole_shape
 from . import fourier as _fourier
 from . import linalg as _linalg
@@ -50,13 +52,6 @@ def drop_axes(x, axis):
 def position(shape):
     """Row-major index of each element."""
     return _jnp.arange(_math.prod(shape), dtype=_available(int64)).reshape(shape)
-
-
-def _axes(x, axis):
-    """Axes of a reduction as a tuple; None means all."""
-    if axis is None:
-        return tuple(range(x.ndim))
-    return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
 def _is_narrow(x):
@@ -339,7 +334,7 @@ def reduce_min(x, axis, keepdim):
 
 
 def _arg_reduce(function, x, axis, keepdim):
-    axes = tuple(sorted(a % x.ndim for a in _axes(x, axis)))
+    axes = tuple(sorted(_axes(x, axis)))
     kept = tuple(a for a in range(x.ndim) if a not in axes)
     rows = _jnp.transpose(x, kept + axes)
     shape = rows.shape[: len(kept)]
@@ -536,7 +531,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     shape = _jnp.shape(input)
     if not shape:
         return _jnp.reshape(input, (1,))
-    first, last = start_dim % len(shape), end_dim % len(shape)
+    first, last = _counted_axes((start_dim, end_dim), len(shape))
     joined = _math.prod(shape[first : last + 1])
     return _jnp.reshape(input, shape[:first] + (joined,) + shape[last + 1 :])
 
@@ -683,9 +678,12 @@ def _check_places(entries, shape):
         is_mask = getattr(entry, "dtype", None) == _np.dtype("bool")
         if entry is None or entry is Ellipsis or is_mask:  # what follows is of other axes
             return
-        if not hasattr(entry, "dtype") or isinstance(entry, _jax.core.Tracer) or not entry.size:
+        is_known = isinstance(entry, int) or hasattr(entry, "dtype")
+        if not is_known or isinstance(entry, _jax.core.Tracer):
             continue
         places = _np.asarray(entry)
+        if not places.size:
+            continue
         for place in (places.min(), places.max()):
             if not -size <= place < size:
                 raise IndexError(f"index {place} is out of bounds for axis {axis} with size {size}")

@@ -171,8 +171,9 @@ class MlxBackend(AutogradBackend):
             self._device = before
             raise
 
-    def to_device(self, data: Any, device: Any, asynchronous: bool = True) -> Any:
+    def to_device(self, data: Any, device: Any = None, asynchronous: bool = True) -> Any:
         """`data` itself: MLX's devices share their memory."""
+        self._need_device(device)
         self._find_device(device)
         return data
 
@@ -345,7 +346,20 @@ class MlxBackend(AutogradBackend):
         return self._segmented(text, function, self._computed_again)
 
     def _computed_again(self, segment: Callable[..., Any], *arrays: Any) -> Any:
-        return self._mx.checkpoint(segment)(*arrays)
+        mx = self._mx
+
+        def has_gradient(value: Any) -> bool:
+            return not isinstance(value, mx.array) or mx.issubdtype(value.dtype, mx.inexact)
+
+        # `checkpoint` differentiates by all arrays, and functions of integers may have no gradient,
+        # as those of random bits. For a result that `stop_gradient` made MLX takes no cotangent.
+        def differentiated(*given: Any) -> Any:
+            results = segment(*(x if has_gradient(x) else mx.stop_gradient(x) for x in given))
+            return tuple(
+                x if has_gradient(x) else mx.contiguous(mx.stop_gradient(x)) for x in results
+            )
+
+        return mx.checkpoint(differentiated)(*arrays)
 
     def _jit(self, function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         if not self._compiles():

@@ -18,8 +18,10 @@ import numpy as _np
 
 from mithril.execution.random import threefry_block as _threefry_block
 
+from ...indexing import counted_axes as _counted_axes
 from ...indexing import is_mask as _is_list_mask
 from ...indexing import plan_index as _plan_index
+from ...indexing import reduced_axes as _axes
 from ...indexing import whole_shape as _whole_shape
 from . import attention as _attention
 from . import fourier as _fourier
@@ -51,13 +53,6 @@ def drop_axes(x, axis):
 def position(shape):
     """Row-major index of each element."""
     return _mx.arange(_math.prod(shape), dtype=int64).reshape(shape)
-
-
-def _axes(x, axis):
-    """Axes of a reduction as a tuple; None means all."""
-    if axis is None:
-        return tuple(range(x.ndim))
-    return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
 def _is_float(x):
@@ -396,9 +391,8 @@ def _bounds(dtype):
 
 
 def _kept_shape(x, axes, keepdim):
-    dropped = {a % x.ndim for a in axes}
-    sizes = [1 if i in dropped else n for i, n in enumerate(x.shape)]
-    return sizes if keepdim else [n for i, n in enumerate(sizes) if i not in dropped]
+    sizes = [1 if i in axes else n for i, n in enumerate(x.shape)]
+    return sizes if keepdim else [n for i, n in enumerate(sizes) if i not in axes]
 
 
 def reduce_max(x, axis, keepdim):
@@ -410,7 +404,7 @@ def reduce_min(x, axis, keepdim):
 
 
 def _arg_reduce(function, x, axis, keepdim):
-    axes = sorted(a % x.ndim for a in _axes(x, axis))
+    axes = sorted(_axes(x, axis))
     kept = [a for a in range(x.ndim) if a not in axes]
     rows = _mx.transpose(x, kept + axes)
     shape = rows.shape[: len(kept)]
@@ -642,7 +636,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     shape = input.shape
     if not shape:
         return _mx.reshape(input, (1,))
-    first, last = start_dim % len(shape), end_dim % len(shape)
+    first, last = _counted_axes((start_dim, end_dim), len(shape))
     joined = _math.prod(shape[first : last + 1])
     return _mx.reshape(input, (*shape[:first], joined, *shape[last + 1 :]))
 

@@ -95,6 +95,10 @@ class TorchBackend(AutogradBackend):
         self.device_mesh = mesh_of_one(type(self).__name__, device_mesh)
         self._check_options_of_cuda(self._device)
 
+    def _repr_options(self) -> dict[str, str]:
+        kind = "tf32" if self.allows_tf32 else self.compute_dtype
+        return {} if kind is None else {"precision": str(kind)}
+
     def _one_device(self, device: Any, devices: Any) -> Any:
         if devices is None:
             return "cpu" if device is None else device
@@ -172,7 +176,8 @@ class TorchBackend(AutogradBackend):
         self._check_options_of_cuda(found)
         self._device = found
 
-    def to_device(self, data: Any, device: Any, asynchronous: bool = True) -> Any:
+    def to_device(self, data: Any, device: Any = None, asynchronous: bool = True) -> Any:
+        self._need_device(device)
         return data.to(self._checked_device(device), non_blocking=asynchronous)
 
     def block_until_ready(self, data: Any = None) -> Any:

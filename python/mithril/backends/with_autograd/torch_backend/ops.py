@@ -16,7 +16,9 @@ import torch as _torch
 
 from mithril.execution.random import threefry_block as _threefry_block
 
+from ...indexing import counted_axes as _counted_axes
 from ...indexing import plan_index as _plan_index
+from ...indexing import reduced_axes as _axes
 from ...indexing import whole_shape as _whole_shape
 from . import attention as _attention
 from . import fourier as _fourier
@@ -49,13 +51,6 @@ def drop_axes(x, axis):
 def position(shape):
     """Row-major index of each element."""
     return _torch.arange(_math.prod(shape)).reshape(shape)
-
-
-def _axes(x, axis):
-    """Axes of a reduction as a tuple; None means all."""
-    if axis is None:
-        return tuple(range(x.ndim))
-    return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
 def _like(value, other):
@@ -289,7 +284,7 @@ def reduce_sum(x, axis, keepdim):
 
 def reduce_prod(x, axis, keepdim):
     out = _as_compute(x)
-    for a in sorted((a % x.ndim for a in _axes(x, axis)), reverse=True):
+    for a in sorted(_axes(x, axis), reverse=True):
         out = _torch.prod(out, a, keepdim=keepdim, dtype=out.dtype)
     return out.to(x.dtype)
 
@@ -299,7 +294,7 @@ def _extremum(function, x, axis, keepdim, identity):
     if not axes:
         return x
     if _is_empty(x, axes):
-        shape = [1 if i in {a % x.ndim for a in axes} else n for i, n in enumerate(x.shape)]
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape)]
         out = x.new_full(shape, identity)
         return out if keepdim else _torch.squeeze(out, axes)
     return function(x, axes, keepdim=keepdim)
@@ -333,7 +328,7 @@ def reduce_min(x, axis, keepdim):
 
 
 def _arg_reduce(function, x, axis, keepdim):
-    axes = sorted(a % x.ndim for a in _axes(x, axis))
+    axes = sorted(_axes(x, axis))
     kept = [a for a in range(x.ndim) if a not in axes]
     rows = x.permute((*kept, *axes))
     shape = rows.shape[: len(kept)]
@@ -410,7 +405,7 @@ def _along(function, input, axis):
         return function(input.reshape(-1), 0).reshape(input.shape)
     if isinstance(axis, int):
         return function(input, axis)
-    axes = [a % input.ndim for a in axis]
+    axes = list(_counted_axes(axis, input.ndim))
     order = [a for a in range(input.ndim) if a not in axes] + axes
     rows = input.permute(order)
     out = function(rows.flatten(-len(axes)), -1).reshape(rows.shape)
@@ -552,13 +547,19 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 
 def squeeze(input, axis=None):
-    return _torch.squeeze(input) if axis is None else _torch.squeeze(input, axis)
+    if axis is None:
+        return _torch.squeeze(input)
+    axes = _axes(input, axis)
+    for a in axes:  # PyTorch leaves an axis of another size
+        if input.shape[a] != 1:
+            raise ValueError(f"axis {a} of size {input.shape[a]} cannot be squeezed")
+    return _torch.squeeze(input, axes)
 
 
 def expand_dims(input, axis):
     axes = (axis,) if isinstance(axis, int) else axis
     rank = input.ndim + len(axes)
-    for a in sorted(a % rank for a in axes):
+    for a in sorted(_counted_axes(axes, rank)):
         input = input.unsqueeze(a)
     return input
 

@@ -63,6 +63,9 @@ class GGMLBackend(NumpyBackend):
     quantizes_itself = True
     _mixes_precision = False
 
+    def _repr_options(self) -> dict[str, str]:
+        return {} if self.quantize is None else {"quantize": self.quantize}
+
     @public
     def __init__(
         self,

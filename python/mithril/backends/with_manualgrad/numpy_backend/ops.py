@@ -17,6 +17,8 @@ import numpy as _np
 
 from mithril.execution.random import threefry_block as _threefry_block
 
+from ...indexing import counted_axes as _counted_axes
+from ...indexing import reduced_axes as _reduced
 from ...indexing import whole_shape as _whole_shape
 from . import fourier as _fourier
 from . import linalg as _linalg
@@ -47,13 +49,6 @@ def drop_axes(x, axis):
 def position(shape):
     """Row-major index of each element."""
     return _np.arange(_math.prod(shape), dtype=_np.int64).reshape(shape)
-
-
-def _reduced(x, axis):
-    """Axes of a reduction as a tuple; None means all."""
-    if axis is None:
-        return tuple(range(x.ndim))
-    return (axis,) if isinstance(axis, int) else tuple(axis)
 
 
 # ------------------------------------------------------------------------ tile instructions
@@ -253,7 +248,7 @@ def reduce_min(x, axis, keepdim):
 
 
 def _arg_reduce(function, x, axis, keepdim):
-    axes = tuple(a % x.ndim for a in _reduced(x, axis))
+    axes = _reduced(x, axis)
     kept = [a for a in range(x.ndim) if a not in axes]
     shape = tuple(x.shape[a] for a in kept)
     count = _math.prod(x.shape[a] for a in axes)  # -1 tells nothing beside a size of 0
@@ -417,7 +412,7 @@ def flatten(input, start_dim=0, end_dim=-1):
     shape = _np.shape(input)
     if not shape:
         return _np.reshape(input, (1,))
-    first, last = start_dim % len(shape), end_dim % len(shape)
+    first, last = _counted_axes((start_dim, end_dim), len(shape))
     joined = _math.prod(shape[first : last + 1])
     return _np.reshape(input, shape[:first] + (joined,) + shape[last + 1 :])
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.backends.with_manualgrad.device_backend import DeviceBackend
+from mithril.backends.with_manualgrad.opencl_backend.tiles import use_kept_tile
 from mithril.base.public import public
 from mithril.errors import SignatureError, shown
 from mithril.types import Dtype, DTypeLike
@@ -37,7 +38,8 @@ class OpenCLBackend(DeviceBackend):
     compiled at the first call with their sizes. What has no kernel of OpenCL runs on the engine's
     kernels, on memory of the device that is mapped; ``pm.explain()`` says where. Methods such as
     ``backend.add`` run on NumPy and the engine. `to_device` puts arrays into the device's memory
-    (`ml.Array`); where one is an operand, all of that happens there.
+    (`ml.Array`); where one is an operand, all of that happens there. `ml.tune` measures how
+    products are computed best.
 
     Raises
     ------
@@ -69,6 +71,7 @@ class OpenCLBackend(DeviceBackend):
     ) -> None:
         super().__init__(dtype, threads, seed, compute_precision, memory_limit)
         self._device = _core.OpenClDevice(_wanted(device), threads=threads or 0)
+        use_kept_tile(self)
         self._pool = None if threads is None else _core.ThreadPool(threads)
 
     @property
@@ -76,6 +79,28 @@ class OpenCLBackend(DeviceBackend):
         """What the device says of itself: platform, name, vendor, version, driver, kind ("cpu",
         "gpu", "accelerator"), compute_units, memory and largest_allocation in bytes."""
         return self._device.info
+
+    @property
+    def product_tile(self) -> tuple[int, int, int]:
+        """What a product keeps in registers: rows, vectors in a row, bytes of a vector. It belongs
+        to the device, holds for what is compiled from then on, and changes no bit of a result;
+        `ml.tune` finds the fastest.
+
+        Raises
+        ------
+        SignatureError : of the setter: no three integers
+        ArgumentError : of the setter: not 1 to 16 rows of 1, 2 or 4 vectors of 16, 32 or 64 bytes,
+            128 together
+        """
+        return self._device.tile
+
+    @product_tile.setter
+    def product_tile(self, tile: tuple[int, int, int]) -> None:
+        numbers = list(tile) if isinstance(tile, tuple | list) else []
+        if len(numbers) != 3 or any(type(number) is not int for number in numbers):
+            raise SignatureError(f"product_tile: requires three integers, got {shown(tile)}")
+        rows, vectors, size = (max(-1, min(number, 1 << 31)) for number in numbers)
+        self._device.tile = rows, vectors, size
 
     @staticmethod
     def get_available_devices() -> list[str]:

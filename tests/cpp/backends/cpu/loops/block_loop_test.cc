@@ -1,5 +1,7 @@
 #include "backends/cpu/loops/block_loop.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "backends/cpu/loops/tile_code.h"
@@ -157,13 +159,14 @@ tile::Program random_block_program(std::mt19937& rng) {
 TEST(BlockLoop, RandomProgramsGiveTheBitsOfOtherLoops) {
   std::mt19937 rng(11);
   int in_place = 0;
-  for (int trial = 0; trial < 400 && !::testing::Test::HasFailure(); ++trial) {
+  for (int trial = 0; trial < 1000 && !::testing::Test::HasFailure(); ++trial) {
     const auto rows = 1 + static_cast<int64_t>(rng() % 20);
-    in_place +=
-        check_block(rng, random_block_program(rng), rows, static_cast<int64_t>(rng() % 70) + 1);
+    const auto columns = static_cast<int64_t>(rng() % 70) + 1;  // in one order in every compiler
+    in_place += check_block(rng, random_block_program(rng), rows, columns);
   }
-  const bool has_machine_code = engines().back().compiled;
-  EXPECT_GT(in_place, has_machine_code ? 20 : -1);
+  const std::vector<Engine> all = engines();
+  const auto compiled = std::count_if(all.begin(), all.end(), [](Engine e) { return e.compiled; });
+  EXPECT_GE(in_place, 20 * compiled);  // each set of instructions has its share of them
 }
 
 // Bias of the columns, number of the row, one number for all, residual; two results.
