@@ -239,11 +239,12 @@ py::list solve(const Compiled& self, const py::dict& given) {
   return out;
 }
 
-/// Shape of every output as far as `given` tells; None for what is no tensor.
-py::list solve_outputs(const Compiled& self, const py::dict& given) {
+/// Shape of every output as far as `given` tells; None for what is no tensor. With `check` an
+/// error where a node of the model does not take these sizes.
+py::list solve_outputs(const Compiled& self, const py::dict& given, bool check) {
   SizeSolver sizes(self.interface);
   sizes.learn(given);
-  if (!given.empty()) sizes.check_nodes();
+  if (check) sizes.check_nodes();
   const ir::Graph& graph = self.interface.graph;
   py::list out;
   for (const ir::Output& output : graph.outputs) {
@@ -261,7 +262,7 @@ py::list solve_outputs(const Compiled& self, const py::dict& given) {
 
 /// Output -> (dtype or None, shape with None for what is not known).
 py::dict output_types(const Compiled& self) {
-  const py::list shapes = solve_outputs(self, {});
+  const py::list shapes = solve_outputs(self, {}, false);
   py::dict out;
   size_t i = 0;
   for (const ir::Output& output : self.typed.outputs) {
@@ -378,7 +379,7 @@ void bind_compiled(py::module_& module) {
                                                   "What compiling a model gives.")
       .def_property_readonly("keys", &describe_keys)
       .def("solve", &solve, py::arg("given"))
-      .def("solve_outputs", &solve_outputs, py::arg("given"))
+      .def("solve_outputs", &solve_outputs, py::arg("given"), py::arg("check") = false)
       .def_property_readonly("output_types", &output_types)
       .def_property_readonly("outputs", [](const Compiled& self) { return self.interface.outputs; })
       .def_property_readonly(

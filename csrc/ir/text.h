@@ -28,4 +28,9 @@ core::Result<Graph> parse(std::string_view text);
 /// outputs defined. Cheap enough to run after each pass in debug builds.
 core::Status verify(const Graph& graph);
 
+/// Fails at the first value, in regions too, that has more elements than a process has addresses
+/// or sizes whose product overflows, of the empty ones too. Sizes that are open are not looked at.
+/// After it element_count of every value is known, and bytes do not overflow.
+core::Status check_addresses(const Graph& graph);
+
 }  // namespace mithril::ir

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/checked.h"
+
 namespace mithril::ir {
 
 HostType type_of(const HostValue& value) {
@@ -65,6 +67,10 @@ std::vector<int64_t> static_dims(const Shape& shape) {
   out.reserve(shape.size());
   for (const Dim dim : shape) out.push_back(dim.value());
   return out;
+}
+
+int64_t byte_size(const Type& type) {
+  return core::product(static_dims(type.shape)) * static_cast<int64_t>(core::size_of(type.dtype));
 }
 
 }  // namespace mithril::ir

@@ -56,4 +56,8 @@ std::string to_string(const Shape& shape, const DimTable& dims);  // "[b, 4]"
 bool is_static(const Shape& shape);
 std::vector<int64_t> static_dims(const Shape& shape);
 
+/// Counts the bytes of a tensor whose sizes and dtype are known, in a graph that check_addresses
+/// takes.
+int64_t byte_size(const Type& type);
+
 }  // namespace mithril::ir

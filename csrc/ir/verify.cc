@@ -1,4 +1,5 @@
 // The invariants of a graph.
+#include "core/checked.h"
 #include "ir/infer_types.h"
 #include "ir/region.h"
 #include "ir/registry.h"
@@ -109,5 +110,26 @@ class Verifier {
 }  // namespace
 
 Status verify(const Graph& graph) { return Verifier(graph, 0).run(); }
+
+Status check_addresses(const Graph& graph) {
+  constexpr int64_t kMostElements = int64_t{1} << 60;  // of 8 bytes: 2^63
+  for (size_t i = 0; i < graph.values.size(); ++i) {
+    const Type& type = graph.values[i].type;
+    if (!type.is_tensor || !is_static(type.shape)) continue;
+    const auto count = core::element_count(static_dims(type.shape));
+    if (count && *count < kMostElements) continue;
+    core::Error error =
+        core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
+                   "a value of type {} does not fit an address space", to_string(type, graph.dims));
+    if (const Node* maker = graph.producer(static_cast<ValueId>(i))) {
+      error.location = graph.location_of(*maker);
+    }
+    return error;
+  }
+  for (const Node& node : graph.nodes) {
+    for (const auto& region : node.regions) MITHRIL_RETURN_IF_ERROR(check_addresses(*region));
+  }
+  return {};
+}
 
 }  // namespace mithril::ir

@@ -5,7 +5,6 @@
 
 #include <fmt/ranges.h>
 
-#include "core/checked.h"
 #include "ir/builder.h"
 #include "ir/infer_types.h"
 #include "ir/region.h"
@@ -305,38 +304,14 @@ core::Result<ir::Graph> bind_sizes(const ir::Graph& graph, std::span<const int64
   return out;
 }
 
-namespace {
-
-/// Libraries that a backend calls may end the process where a number of elements overflows.
-Status check_addresses(const ir::Graph& graph) {
-  constexpr int64_t kMostElements = int64_t{1} << 60;
-  for (const ir::Node& node : graph.nodes) {
-    for (const ir::ValueId id : node.results) {
-      if (id == ir::kNoValue || !graph.type(id).is_tensor) continue;
-      const ir::Shape& shape = graph.type(id).shape;
-      if (!ir::is_static(shape)) continue;
-      const auto count = core::element_count(ir::static_dims(shape));
-      if (count && *count < kMostElements) continue;
-      core::Error error = core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
-                                     "a value of shape {} does not fit an address space",
-                                     ir::to_string(shape, graph.dims));
-      error.location = graph.location_of(node);
-      return error;
-    }
-  }
-  return {};
-}
-
-}  // namespace
-
 Status check_sizes(const ir::Graph& graph, std::span<const int64_t> symbols) {
-  if (graph.dims.symbol_count() == 0) return check_addresses(graph);
+  if (graph.dims.symbol_count() == 0) return ir::check_addresses(graph);
   std::vector<int64_t> all(symbols.begin(), symbols.end());
   MITHRIL_RETURN_IF_ERROR(learn_from_results(graph, all));
   const bool is_known = std::none_of(all.begin(), all.end(), [](int64_t size) { return size < 0; });
   MITHRIL_ASSIGN(const ir::Graph bound, Binder(graph, all, has_regions(graph) && is_known).run());
   MITHRIL_RETURN_IF_ERROR(ir::verify(bound));
-  return check_addresses(bound);
+  return ir::check_addresses(bound);
 }
 
 }  // namespace mithril::passes

@@ -1,6 +1,7 @@
 #include "passes/fold_constants.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/tensor_data.h"
 #include "ir/registry.h"
@@ -56,24 +57,19 @@ class Folder {
     return count;
   }
 
-  static bool reads_nothing(const Node& node) {
-    return std::all_of(node.operands.begin(), node.operands.end(),
-                       [](ValueId id) { return id == kNoValue; });
-  }
-
   bool folds(const Node& node) const {
     if (is_literal(node)) return true;
     if (widens_integers(node)) return false;
     if (op_of(node).random) return false;
-    int64_t most = 0;
+    std::optional<int64_t> most;
     for (const ValueId id : node.operands) {
       if (id == kNoValue) continue;
       if (!is_constant(id)) return false;
-      most = std::max(most, elements(id));
+      most = std::max(most.value_or(0), elements(id));
     }
-    if (reads_nothing(node)) most = op_of(node).name == "full" ? 1 : kFew;
+    if (!most) most = op_of(node).name == "full" ? 1 : kFew;
     return std::all_of(node.results.begin(), node.results.end(), [&](ValueId id) {
-      return graph_.type(id).is_tensor && elements(id) <= std::min(most, kMostElements);
+      return graph_.type(id).is_tensor && elements(id) <= std::min(*most, kMostElements);
     });
   }
 

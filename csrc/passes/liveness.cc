@@ -5,6 +5,7 @@
 
 #include "core/checked.h"
 #include "ir/registry.h"
+#include "ir/text.h"
 
 namespace mithril::passes {
 namespace {
@@ -26,13 +27,7 @@ core::Result<int64_t> elements(const ir::Graph& graph, ValueId id) {
     error.hint = "give the sizes of all inputs in shapes=, or static_shapes=True";
     return error;
   }
-  const auto count = core::element_count(ir::static_dims(type.shape));
-  if (!count) {
-    return core::fail(core::ErrorKind::kMemory, core::Code::kOutOfMemory,
-                      "a value of type {} does not fit an address space",
-                      to_string(type, graph.dims));
-  }
-  return *count;
+  return core::product(ir::static_dims(type.shape));
 }
 
 bool is_constant(const Node& node) { return node.operands.empty(); }
@@ -51,6 +46,7 @@ class Walk {
   explicit Walk(const ir::Graph& graph) : graph_(graph), last_(graph.values.size(), -1) {}
 
   core::Result<Execution> run() {
+    MITHRIL_RETURN_IF_ERROR(ir::check_addresses(graph_));
     MITHRIL_RETURN_IF_ERROR(count_elements());
     place_values();
     number_steps();

@@ -32,7 +32,7 @@ Status Selector::add_copy(plan::OperandRef source, const std::vector<int64_t>& s
 }
 
 Status Selector::emit_reshape_copy(const Node& node) {
-  MITHRIL_RETURN_IF_ERROR(materialize(node.results[0]));
+  materialize(node.results[0]);
   group_report_.kernel = "copy";
   if (options_.report != nullptr) {
     group_report_.notes.emplace_back(
@@ -51,9 +51,8 @@ Status Selector::copy_outputs() {
         steps_.buffers[static_cast<size_t>(buffer_of(id))].kind == Buffer::Kind::kOutput &&
         steps_.buffers[static_cast<size_t>(buffer_of(id))].index == static_cast<int32_t>(i);
     if (own) continue;
-    auto target = add_buffer(Buffer::Kind::kOutput, static_cast<int32_t>(i), id);
-    if (!target.ok()) return std::move(target).status();
-    MITHRIL_RETURN_IF_ERROR(add_copy(id, {*target, 0, true}, "output"));
+    const BufferId target = add_buffer(Buffer::Kind::kOutput, static_cast<int32_t>(i), id);
+    MITHRIL_RETURN_IF_ERROR(add_copy(id, {target, 0, true}, "output"));
     if (options_.report == nullptr) continue;
     told_at_.push_back(steps_.steps.size() - 1);
     options_.report->push_back({"copy",
@@ -94,15 +93,14 @@ Status Selector::overwrite_inputs() {
 
 Status Selector::make_contiguous(Operand& operand, ValueId id) {
   if (!operand.present() || is_contiguous(operand.shape, operand.strides)) return {};
-  auto copy = add_buffer(Buffer::Kind::kTemporary, 0, id);
-  if (!copy.ok()) return std::move(copy).status();
-  MITHRIL_RETURN_IF_ERROR(add_copy(id, {*copy, 0, true}, "copy"));
+  const BufferId copy = add_buffer(Buffer::Kind::kTemporary, 0, id);
+  MITHRIL_RETURN_IF_ERROR(add_copy(id, {copy, 0, true}, "copy"));
   if (options_.report != nullptr) {
     group_report_.notes.push_back(
         fmt::format("copies an operand {} first: the kernel takes no strides",
                     to_string(graph_.type(id), graph_.dims)));
   }
-  operand.use = {*copy, 0, false};
+  operand.use = {copy, 0, false};
   operand.constant = nullptr;
   operand.strides = contiguous_strides(operand.shape);
   return {};

@@ -48,8 +48,7 @@ Status Selector::emit_constant(const Node& node) {
   }
   const auto packed = data->packed.matrix;
   steps_.constants.push_back(std::move(data));
-  MITHRIL_RETURN_IF_ERROR(
-      give_buffer(id, Buffer::Kind::kConstant, static_cast<int32_t>(steps_.constants.size()) - 1));
+  give_buffer(id, Buffer::Kind::kConstant, static_cast<int32_t>(steps_.constants.size()) - 1);
   if (packed != nullptr) steps_.buffers.back().bytes = packed->bytes();
   return {};
 }
@@ -57,7 +56,7 @@ Status Selector::emit_constant(const Node& node) {
 Status Selector::emit_loop(const Group& group) {
   auto lowered = lower_group(graph_, fusion_, group);
   if (!lowered.ok()) return std::move(lowered).status();
-  for (const ValueId id : group.outputs) MITHRIL_RETURN_IF_ERROR(materialize(id));
+  for (const ValueId id : group.outputs) materialize(id);
   std::vector<plan::OperandRef> uses;
   std::vector<std::vector<int64_t>> strides;  // along the domain's axes
   for (const auto& load : lowered->loads) {

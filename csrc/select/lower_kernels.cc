@@ -33,7 +33,7 @@ Status Selector::emit_kernel(const Node& node, const ir::OpDef& op) {
   std::vector<Operand> inputs, outputs;
   for (const ValueId id : node.operands) inputs.push_back(operand(id));
   for (const ValueId id : node.results) {
-    MITHRIL_RETURN_IF_ERROR(materialize(id));
+    materialize(id);
     outputs.push_back(operand(id));
     outputs.back().use.write = true;
   }
@@ -62,7 +62,7 @@ Status Selector::emit_product(const Group& group) {
   const ir::OpDef& op = ir::Registry::global().get(node.op);
   auto lowered = lower_group(graph_, fusion_, group);
   if (!lowered.ok()) return std::move(lowered).status();
-  for (const ValueId id : group.outputs) MITHRIL_RETURN_IF_ERROR(materialize(id));
+  for (const ValueId id : group.outputs) materialize(id);
   if (!group.by_rows) MITHRIL_RETURN_IF_ERROR(place_product(group, *lowered));
   std::vector<Operand> inputs;
   for (const ValueId id : node.operands) inputs.push_back(operand(id));
@@ -153,7 +153,10 @@ std::vector<Operand> Selector::epilogue_operands(const Group& group, const LoopP
 // read it, it has memory of its own.
 Status Selector::place_product(const Group& group, const LoopProgram& lowered) {
   const ValueId result = graph_.node(group.product).results[0];
-  if (group.keeps_product) return materialize(result);
+  if (group.keeps_product) {
+    materialize(result);
+    return {};
+  }
   MITHRIL_ASSIGN(const auto kernel, backend_.loop(lowered.program));
   const auto input = static_cast<uint32_t>(load_of(lowered, result));
   for (uint32_t k = 0; k < group.outputs.size(); ++k) {
@@ -163,7 +166,8 @@ Status Selector::place_product(const Group& group, const LoopProgram& lowered) {
     view(result) = {result, 0, contiguous_strides(dims(result))};
     return {};
   }
-  return materialize(result);
+  materialize(result);
+  return {};
 }
 
 }  // namespace mithril::select

@@ -27,7 +27,7 @@ core::Result<Step> Selector::step_of(const Node& node, const ir::OpDef& op) {
     step.operands.push_back(input.use);
   }
   for (const ValueId id : node.results) {
-    MITHRIL_RETURN_IF_ERROR(materialize(id));
+    materialize(id);
     step.operands.push_back(write(id));
   }
   step.label = group_report_.kernel = op.name;
@@ -48,12 +48,11 @@ Status Selector::emit_loop_of(const Node& node) {
     MITHRIL_ASSIGN(loop->condition, planned(*node.regions[0]));
   }
   for (size_t i = 0; i < parts.constant(0); ++i) {
-    MITHRIL_ASSIGN(const int64_t bytes, byte_size(body, body.inputs[i]));
+    const int64_t bytes = ir::byte_size(body.type(body.inputs[i]));
     (parts.is_x(i) ? loop->x_bytes : loop->carry_bytes).push_back(bytes);
   }
   for (size_t i = parts.carries; i < node.results.size(); ++i) {
-    MITHRIL_ASSIGN(const int64_t bytes, byte_size(body, body.outputs[i].value));
-    loop->y_bytes.push_back(bytes);
+    loop->y_bytes.push_back(ir::byte_size(body.type(body.outputs[i].value)));
   }
   MITHRIL_ASSIGN(Step step, step_of(node, ir::Registry::global().get(node.op)));
   step.loop = std::move(loop);

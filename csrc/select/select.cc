@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/checked.h"
 #include "core/packed_matrix.h"
 #include "core/tensor_data.h"
+#include "ir/text.h"
 #include "plan/schedule.h"
 #include "select/selector.h"
 
@@ -116,7 +116,7 @@ Selector::Selector(const ir::Graph& graph, const Backend& backend, const SelectO
 }
 
 core::Result<plan::Steps> Selector::run() {
-  MITHRIL_RETURN_IF_ERROR(place_inputs());
+  place_inputs();
   reserve_outputs();
   for (size_t at = 0; at < fusion_.groups.size(); ++at) {
     told_at_.push_back(steps_.steps.size());
@@ -130,58 +130,25 @@ core::Result<plan::Steps> Selector::run() {
   return std::move(steps_);
 }
 
-core::Result<int64_t> Selector::byte_size(const ir::Graph& graph, ValueId id) {
-  const ir::Type& type = graph.type(id);
-  const auto count = core::element_count(ir::static_dims(type.shape));
-  const auto bytes =
-      count ? core::checked_mul(*count, static_cast<int64_t>(core::size_of(type.dtype)))
-            : std::nullopt;
-  if (!bytes) {
-    return core::fail(ErrorKind::kMemory, Code::kOutOfMemory,
-                      "a value of type {} does not fit an address space",
-                      to_string(type, graph.dims));
-  }
-  return *bytes;
-}
-
-Status Selector::check_sizes(const ir::Graph& graph) {
-  for (const Node& node : graph.nodes) {
-    for (const ValueId id : node.results) {
-      if (id == kNoValue || !graph.type(id).is_tensor) continue;
-      const auto size = byte_size(graph, id);
-      if (size.ok()) continue;
-      core::Error error = size.error();
-      error.location = graph.location_of(node);
-      return error;
-    }
-  }
-  return {};
-}
-
-core::Result<BufferId> Selector::add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
-  MITHRIL_ASSIGN(const int64_t bytes, byte_size(graph_, id));
+BufferId Selector::add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
+  const int64_t bytes = ir::byte_size(graph_.type(id));
   const ir::Node* maker = graph_.producer(id);
   steps_.buffers.push_back({kind, index, bytes, dtype(id), dims(id),
                             maker == nullptr ? "" : graph_.location_of(*maker).path});
   return static_cast<BufferId>(steps_.buffers.size()) - 1;
 }
 
-Status Selector::give_buffer(ValueId id, Buffer::Kind kind, int32_t index) {
-  auto made = add_buffer(kind, index, id);
-  if (!made.ok()) return std::move(made).status();
+void Selector::give_buffer(ValueId id, Buffer::Kind kind, int32_t index) {
+  buffer_of(id) = add_buffer(kind, index, id);
   steps_.buffers.back().value = id;
-  buffer_of(id) = *made;
   view(id) = {id, 0, contiguous_strides(dims(id))};
-  return {};
 }
 
-Status Selector::place_inputs() {
+void Selector::place_inputs() {
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     if (!is_tensor(graph_.inputs[i])) continue;
-    MITHRIL_RETURN_IF_ERROR(
-        give_buffer(graph_.inputs[i], Buffer::Kind::kInput, static_cast<int32_t>(i)));
+    give_buffer(graph_.inputs[i], Buffer::Kind::kInput, static_cast<int32_t>(i));
   }
-  return {};
 }
 
 // The first output that names a value may be the value's own buffer; the others are copies.
@@ -194,10 +161,13 @@ void Selector::reserve_outputs() {
 }
 
 // Memory for a value that a step writes.
-Status Selector::materialize(ValueId id) {
+void Selector::materialize(ValueId id) {
   const int32_t output = output_of_[static_cast<size_t>(id)];
-  return output >= 0 ? give_buffer(id, Buffer::Kind::kOutput, output)
-                     : give_buffer(id, Buffer::Kind::kTemporary, 0);
+  if (output >= 0) {
+    give_buffer(id, Buffer::Kind::kOutput, output);
+  } else {
+    give_buffer(id, Buffer::Kind::kTemporary, 0);
+  }
 }
 
 plan::OperandRef Selector::read(ValueId id) {
@@ -303,7 +273,7 @@ ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const N
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const Backend& backend,
                                        const SelectOptions& options) {
   MITHRIL_RETURN_IF_ERROR(check_hosts(graph, backend.name()));
-  MITHRIL_RETURN_IF_ERROR(Selector::check_sizes(graph));
+  MITHRIL_RETURN_IF_ERROR(ir::check_addresses(graph));
   return Selector(graph, backend, options).run();
 }
 

@@ -36,8 +36,7 @@ std::vector<Operand> plain_operands(const ir::Graph& graph, const std::vector<Va
 class Selector {
  public:
   Selector(const ir::Graph& graph, const Backend& backend, const SelectOptions& options);
-  /// Fails where a result has more bytes than there are addresses: what follows multiplies sizes.
-  static core::Status check_sizes(const ir::Graph& graph);
+  /// For graphs that ir::check_addresses takes.
   core::Result<plan::Steps> run();
 
  private:
@@ -56,12 +55,11 @@ class Selector {
   plan::OperandRef write(ValueId id) { return {buffer_of(id), 0, true}; }
 
   // select.cc: buffers, operands and order
-  static core::Result<int64_t> byte_size(const ir::Graph& graph, ValueId id);
-  core::Result<BufferId> add_buffer(Buffer::Kind kind, int32_t index, ValueId id);
-  Status give_buffer(ValueId id, Buffer::Kind kind, int32_t index);
-  Status place_inputs();
+  BufferId add_buffer(Buffer::Kind kind, int32_t index, ValueId id);
+  void give_buffer(ValueId id, Buffer::Kind kind, int32_t index);
+  void place_inputs();
   void reserve_outputs();
-  Status materialize(ValueId id);
+  void materialize(ValueId id);
   plan::OperandRef read(ValueId id);
   plan::OperandRef place(ValueId id);
   void note_nodes(const Group& group, size_t first_step);

@@ -5,7 +5,7 @@
 #include "core/interrupt.h"
 #include "core/tensor_data.h"
 #include "ir/builder.h"
-#include "model/flatten/flatten_keys.h"
+#include "model/flatten/flat_model.h"
 #include "model/outline/outline.h"
 
 namespace mithril::model {

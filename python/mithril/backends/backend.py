@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -22,6 +23,8 @@ from mithril.errors import (
     ArgumentError,
     DTypeError,
     MithrilError,
+    OutOfMemoryError,
+    ShapeError,
     SignatureError,
     UnsupportedError,
     shown,
@@ -41,6 +44,7 @@ __all__ = ["Backend"]
 
 # Called as `zeros(2, 3)`, `zeros((2, 3))` and either with a dtype at the end.
 _SHAPED = ("zeros", "ones", "empty", "randn", "rand")
+_MOST_ELEMENTS = 2**60
 
 # Spellings of ops as methods beside those of `ops` and of the registry.
 _ALIASES = {"cat": "concat"}
@@ -55,6 +59,10 @@ def shape_and_dtype(arguments: tuple[Any, ...], dtype: DTypeLike | None) -> tupl
     if len(arguments) == 1 and _is_shape(arguments[0]):
         arguments = tuple(arguments[0])
     sizes = tuple(operator.index(n) for n in arguments)
+    if min(sizes, default=0) < 0:
+        raise ShapeError(f"sizes of an array are not negative, got {sizes}")
+    if math.prod(sizes) >= _MOST_ELEMENTS:
+        raise OutOfMemoryError(f"an array of shape {sizes} does not fit an address space")
     return sizes, None if dtype is None else as_dtype(dtype)
 
 

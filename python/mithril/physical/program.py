@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import math
 import re
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril import _core
 from mithril.base.logging import note_option
-from mithril.errors import OutOfMemoryError, ShapeError, UnsupportedError
+from mithril.errors import ShapeError, UnsupportedError
 from mithril.execution import own_ops, primitives
 from mithril.execution.emitted import EmittedExecutable
 from mithril.execution.executed import Executed
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 MOST_GRADIENTS = 16  # programs that are kept; the one used longest ago goes
 MOST_SHAPES = 256
-_MOST_ELEMENTS = 2**60
 _TAKES_OUT = re.compile(r"\bops\.(item|tensor_to_list)\(")  # in emitted text: values of tensors
 
 
@@ -183,8 +181,7 @@ class Program:
         found = self._checked.get(key)
         if found is None:
             tensors = [k.name for k in self.inputs if k.is_tensor]
-            found = self.compiled.solve_outputs(dict(zip(tensors, key, strict=True)))
-            self._check_size(found)
+            found = self.compiled.solve_outputs(dict(zip(tensors, key, strict=True)), check=True)
             if len(self._checked) >= MOST_SHAPES:
                 self._checked.clear()
             self._checked[key] = found
@@ -194,13 +191,6 @@ class Program:
         """Those of the tensors among the inputs."""
         pairs = zip(self.inputs, inputs, strict=True)
         return [value.shape for key, value in pairs if key.is_tensor]
-
-    def _check_size(self, shapes: list[list | None]) -> None:
-        for name, shape in zip(self.outputs, shapes, strict=False):
-            if shape and math.prod(size or 0 for size in shape) >= _MOST_ELEMENTS:
-                raise OutOfMemoryError(
-                    f"'{name}' does not fit an address space, its shape is {shape}"
-                )
 
     def _check_own_results(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Fails where ops that the backend's class brings give shapes that no model has."""

@@ -114,5 +114,32 @@ TEST(Verify, FindsATypeThatTheOpDoesNotInfer) {
   EXPECT_EQ(status.error().message, "relu in graph m: result 0 is f32[3], the op infers f32[2]");
 }
 
+TEST(CheckAddresses, LooksAtInputsResultsAndRegions) {
+  const auto refused = [](std::string_view text) {
+    const core::Status status = check_addresses(std::move(parse(text)).or_throw());
+    return status.ok() ? "" : status.error().message;
+  };
+  EXPECT_EQ(refused("graph m<f32, i64>(%x: f32[a, 536870912, 536870912]) {\n  return y=%x\n}"), "");
+  EXPECT_EQ(refused("graph m<f32, i64>(%x: f32[1073741824, 1073741824]) {\n  return y=%x\n}"),
+            "a value of type f32[1073741824, 1073741824] does not fit an address space");
+  EXPECT_EQ(refused(R"(graph m<f32, i64>(%x: f32[1]) {
+  %0 = broadcast_to(%x, shape=(0, 4294967302, 4294967302)) : f32[0, 4294967302, 4294967302]
+  return y=%0
+})"),
+            "a value of type f32[0, 4294967302, 4294967302] does not fit an address space");
+  EXPECT_EQ(refused(R"(graph m<f32, i64>(%h: f32[1]) {
+  %0 = scan(%h, carries=1, length=2) : f32[1] {
+    graph step<f32, i64>(%c0: f32[1]) {
+      %0 = broadcast_to(%c0, shape=(1073741824, 1073741824)) : f32[1073741824, 1073741824]
+      %1 = sum(%0, axis=(0, 1)) : f32[]
+      %2 = add(%c0, %1) : f32[1]
+      return c0=%2
+    }
+  }
+  return y=%0
+})"),
+            "a value of type f32[1073741824, 1073741824] does not fit an address space");
+}
+
 }  // namespace
 }  // namespace mithril::ir

@@ -190,6 +190,16 @@ def test_results_without_an_address(diagonal, backend):
         backend.diag(backend.array([1.0, 2.0, 3.0]), diagonal=diagonal)
 
 
+@pytest.mark.parametrize("method", ["zeros", "ones", "empty", "rand", "randn"])
+def test_sizes_that_no_array_has(method, backend):
+    make = getattr(backend, method)
+    with pytest.raises(ShapeError, match=r"not negative, got \(2, -1\)"):
+        make(2, -1)
+    with pytest.raises(OutOfMemoryError, match="does not fit an address space"):
+        make((2**40, 2**40))
+    assert backend.shape(make(0, 3)) == (0, 3)
+
+
 def test_values_inside_a_model_without_an_address(backend):
     for shape in ([3], ["n"]):
         model = ml.Model()

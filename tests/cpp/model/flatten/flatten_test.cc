@@ -1,4 +1,4 @@
-// Covers: model/flatten/flatten_keys.cc
+// Covers: model/flatten/flat_*.cc
 #include "model/flatten/flatten.h"
 
 #include <gmock/gmock.h>

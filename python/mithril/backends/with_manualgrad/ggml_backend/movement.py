@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from mithril.backends.indexing import reduced_axes
+
 from .graph import FLOAT, Node
 from .library import DIMENSIONS
 from .operands import as_op, is_float, native, repeated, reshape, trace_of
@@ -242,12 +244,10 @@ def _viewed(input: Node, view: np.ndarray, offset: int) -> Any:
 
 def _axes(input: Any, axis: Any) -> tuple[int, ...] | None:
     """Axes from 0 on; None for what are no different axes of the array."""
-    rank = input.ndim
-    axes = range(rank) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    if not all(-rank <= a < rank for a in axes):
+    try:
+        return reduced_axes(input, axis)
+    except ValueError:
         return None
-    found = tuple(a % rank for a in axes)
-    return found if len(set(found)) == len(found) else None
 
 
 def _reduced(function: str, input: Any, axis: Any, keepdim: bool) -> Any:
