@@ -240,6 +240,14 @@ void bind_device_arrays(py::module_& module) {
       .def("from_dlpack", &from_dlpack, py::arg("source"), py::arg("backend"))
       .def("finish",
            [](device::Driver& driver) { transfer([&] { return driver.wait_for_all(); }); })
+      .def("release_spare",
+           [](device::Driver& driver) {
+             const GilRelease release;
+             driver.check_process().or_throw();
+             driver.release_spare();
+           })
+      .def_property_readonly("used_bytes", &device::Driver::used_bytes)
+      .def_property_readonly("peak_bytes", &device::Driver::peak_bytes)
       .def_property_readonly("has_exact_bits", [](device::Driver& driver) {
         const GilRelease release;
         return driver.has_exact_bits().or_throw();

@@ -100,6 +100,8 @@ constexpr std::array kRows = {
     Row{{"MITHRIL_NVRTC_LIB", "path",
          "which NVRTC to open in place of that of nvidia-cuda-nvrtc or the system"},
         [](std::string_view text, Env& env) { env.nvrtc_lib = text; }},
+    Row{{"MITHRIL_CUDA_GRAPHS", "0", "steps of a plan are not launched as one graph of CUDA"},
+        [](std::string_view text, Env& env) { env.cuda_graphs = text != "0"; }},
     Row{{"MITHRIL_DISABLE_PLUGINS", "1", "ignore entry points"},
         [](std::string_view text, Env& env) { env.disable_plugins = parse_bool(text); }},
     Row{{"MITHRIL_FULL_TRACEBACK", "1", "show internal frames"},

@@ -38,6 +38,7 @@ struct Env {
   std::string cache_dir;            // folder of compiled C, or empty: the user's
   std::string ggml_lib;             // path, or empty
   std::string cuda_lib, nvrtc_lib;  // paths, or empty
+  bool cuda_graphs = true;          // record the steps of a plan, to launch them as one
   bool disable_plugins = false;
   bool full_traceback = false;
 };

@@ -33,6 +33,8 @@ enum Status {
   kInvalidContext = 201,
   kInvalidHandle = 400,
   kNotFound = 500,
+  kCaptureUnsupported = 900,
+  kCaptureInvalid = 901,
 };
 struct Name {
   int status;
@@ -48,7 +50,9 @@ constexpr Name kNames[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
                            {400, "CUDA_ERROR_INVALID_HANDLE"},
                            {500, "CUDA_ERROR_NOT_FOUND"},
                            {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-                           {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}};
+                           {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+                           {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+                           {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
 
 constexpr int kDevices = 2;
 constexpr size_t kMemory = size_t{1} << 30;
@@ -56,8 +60,22 @@ constexpr size_t kMemory = size_t{1} << 30;
 struct Context {
   int device = 0, retained = 0;
 };
+/// What a stream was given while it was captured.
+struct Graph {
+  std::vector<std::function<void()>> nodes;
+};
 struct Stream {
   std::deque<std::function<void()>> waiting;
+  std::unique_ptr<Graph> captured;  // null: what it is given is done
+  bool is_invalid = false;          // it was asked for what cannot be captured
+
+  void give(std::function<void()> one) {
+    if (captured != nullptr) {
+      captured->nodes.push_back(std::move(one));
+    } else {
+      waiting.push_back(std::move(one));
+    }
+  }
 };
 struct Module {
   void* library = nullptr;
@@ -252,6 +270,13 @@ void run(const Function& function, const std::vector<uint64_t>& parameters, Dim 
 
 std::map<void*, std::vector<std::unique_ptr<Function>>> functions;  // by library
 
+// Launches and copies on the device can be captured, and nothing else.
+bool is_captured(Stream* stream) {
+  if (stream->captured == nullptr) return false;
+  stream->is_invalid = true;
+  return true;
+}
+
 }  // namespace
 
 #define EMULATED(...)                          \
@@ -351,6 +376,7 @@ int cuStreamDestroy_v2(Stream* stream) {
 }
 int cuStreamSynchronize(Stream* stream) {
   EMULATED(has_context());
+  if (is_captured(stream)) return kCaptureUnsupported;
   run_all(*stream);
   return kSuccess;
 }
@@ -384,12 +410,14 @@ int cuMemPoolSetAttribute(Pool* pool, int which, void* value) {
 int cuMemAllocFromPoolAsync(uint64_t* pointer, size_t size, Pool* pool, Stream* stream) {
   EMULATED(has_context());
   if (pool == nullptr || stream == nullptr) return kInvalidHandle;
+  if (is_captured(stream)) return kCaptureUnsupported;
   if (allocated + size > kMemory) run_all(*stream);  // what was given back waits there
   return allocate(pointer, size);
 }
 int cuMemFreeAsync(uint64_t pointer, Stream* stream) {
   EMULATED(has_context());
   if (allocations.count(pointer) == 0) return kInvalidValue;
+  if (is_captured(stream)) return kCaptureUnsupported;
   stream->waiting.push_back([pointer] { release(pointer); });
   return kSuccess;
 }
@@ -397,6 +425,7 @@ int cuMemFreeAsync(uint64_t pointer, Stream* stream) {
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, Stream* stream) {
   EMULATED(has_context());
   if (!is_ours(to, size)) return kInvalidValue;
+  if (is_captured(stream)) return kCaptureUnsupported;
   const auto* const bytes = static_cast<const std::byte*>(from);
   stream->waiting.push_back([to, copy = std::vector<std::byte>(bytes, bytes + size)] {
     std::memcpy(host(to), copy.data(), copy.size());
@@ -406,13 +435,20 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, Stream* str
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, Stream* stream) {
   EMULATED(has_context());
   if (!is_ours(from, size)) return kInvalidValue;
+  if (is_captured(stream)) return kCaptureUnsupported;
   stream->waiting.push_back([=] { std::memcpy(to, host(from), size); });
   return kSuccess;
 }
 int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, Stream* stream) {
   EMULATED(has_context());
   if (!is_ours(from, size) || !is_ours(to, size)) return kInvalidValue;
-  stream->waiting.push_back([=] { std::memmove(host(to), host(from), size); });
+  stream->give([=] { std::memmove(host(to), host(from), size); });
+  return kSuccess;
+}
+int cuMemsetD8Async(uint64_t to, unsigned char value, size_t size, Stream* stream) {
+  EMULATED(has_context());
+  if (!is_ours(to, size)) return kInvalidValue;
+  stream->give([=] { std::memset(host(to), value, size); });
   return kSuccess;
 }
 int cuModuleLoadData(Module** module, const void* image) {
@@ -470,9 +506,45 @@ int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
     values.emplace_back();
     std::memcpy(&values.back(), parameters[i], sizeof(uint64_t));
   }
-  stream->waiting.push_back([=, copy = *function] {
-    run(copy, values, {grid_x, 1, 1}, {block_x, 1, 1});
-  });
+  stream->give([=, copy = *function] { run(copy, values, {grid_x, 1, 1}, {block_x, 1, 1}); });
+  return kSuccess;
+}
+int cuStreamBeginCapture_v2(Stream* stream, int mode) {
+  EMULATED(has_context());
+  if (mode < 0 || mode > 2 || stream->captured != nullptr) return kInvalidValue;
+  stream->captured = std::make_unique<Graph>();
+  stream->is_invalid = false;
+  return kSuccess;
+}
+int cuStreamEndCapture(Stream* stream, Graph** graph) {
+  EMULATED(has_context());
+  if (stream->captured == nullptr) return kInvalidValue;
+  std::unique_ptr<Graph> captured = std::move(stream->captured);
+  *graph = nullptr;
+  if (stream->is_invalid) return kCaptureInvalid;
+  *graph = captured.release();
+  return kSuccess;
+}
+int cuGraphInstantiateWithFlags(Graph** executable, Graph* graph, unsigned long long flags) {
+  EMULATED(has_context());
+  if (graph == nullptr || flags != 0) return kInvalidValue;
+  *executable = new Graph(*graph);
+  return kSuccess;
+}
+int cuGraphLaunch(Graph* executable, Stream* stream) {
+  EMULATED(has_context());
+  if (executable == nullptr || is_captured(stream)) return kInvalidValue;
+  for (const auto& node : executable->nodes) stream->give(node);
+  return kSuccess;
+}
+int cuGraphDestroy(Graph* graph) {
+  EMULATED(has_context());
+  delete graph;
+  return kSuccess;
+}
+int cuGraphExecDestroy(Graph* executable) {
+  EMULATED(has_context());
+  delete executable;
   return kSuccess;
 }
 }

@@ -69,12 +69,15 @@ core::Result<const Functions*> open() {
         fmt::format("CUDA's driver cannot be opened: {}", why == nullptr ? path : why), kInstall);
   }
   static Functions functions;
-  std::string missing, no_pools;
+  std::string missing, no_pools, no_graphs;
 #define MITHRIL_CUDA_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, missing);
   MITHRIL_CUDA_FUNCTIONS(MITHRIL_CUDA_FIND)
 #undef MITHRIL_CUDA_FIND
 #define MITHRIL_CUDA_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, no_pools);
   MITHRIL_CUDA_POOL_FUNCTIONS(MITHRIL_CUDA_FIND)
+#undef MITHRIL_CUDA_FIND
+#define MITHRIL_CUDA_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, no_graphs);
+  MITHRIL_CUDA_GRAPH_FUNCTIONS(MITHRIL_CUDA_FIND)
 #undef MITHRIL_CUDA_FIND
   if (!missing.empty()) {
     return unavailable(fmt::format("CUDA's driver has no function {}", missing),
@@ -95,6 +98,11 @@ core::Result<const Functions*> open() {
 bool Functions::has_pools() const {
   return create_pool != nullptr && destroy_pool != nullptr && set_pool != nullptr &&
          allocate_async != nullptr && free_async != nullptr;
+}
+
+bool Functions::has_graphs() const {
+  return begin_capture != nullptr && end_capture != nullptr && instantiate != nullptr &&
+         launch_graph != nullptr && destroy_graph != nullptr && destroy_executable_graph != nullptr;
 }
 
 core::Result<const Functions*> open_driver() {
@@ -149,6 +157,7 @@ std::vector<std::string> injectable_symbols() {
 #define MITHRIL_CUDA_NAME(NAME, SYMBOL, ...) out.emplace_back(#SYMBOL);
   MITHRIL_CUDA_FUNCTIONS(MITHRIL_CUDA_NAME)
   MITHRIL_CUDA_POOL_FUNCTIONS(MITHRIL_CUDA_NAME)
+  MITHRIL_CUDA_GRAPH_FUNCTIONS(MITHRIL_CUDA_NAME)
   MITHRIL_NVRTC_FUNCTIONS(MITHRIL_CUDA_NAME)
 #undef MITHRIL_CUDA_NAME
   return out;

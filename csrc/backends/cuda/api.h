@@ -20,6 +20,8 @@ using cu_stream = struct StreamHandle*;
 using cu_module = struct ModuleHandle*;
 using cu_function = struct FunctionHandle*;
 using cu_pool = struct PoolHandle*;
+using cu_graph = struct GraphHandle*;
+using cu_executable_graph = struct ExecutableGraphHandle*;
 using nvrtc_program = struct NvrtcProgramHandle*;
 
 // Constants of cuda.h that are used here.
@@ -29,6 +31,7 @@ inline constexpr int kFirstOfKernels = 700, kLastOfKernels = 720;  // errors tha
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kHasPools = 115;
 inline constexpr int kPoolReleaseThreshold = 4;
+inline constexpr int kCaptureRelaxed = 2;  // other threads may call what they like meanwhile
 
 /// CUmemPoolProps: pinned memory of a device.
 struct PoolProperties {
@@ -58,6 +61,7 @@ struct PoolProperties {
   X(copy_in, cuMemcpyHtoDAsync_v2, (cu_pointer, const void*, size_t, cu_stream))                   \
   X(copy_out, cuMemcpyDtoHAsync_v2, (void*, cu_pointer, size_t, cu_stream))                        \
   X(copy, cuMemcpyDtoDAsync_v2, (cu_pointer, cu_pointer, size_t, cu_stream))                       \
+  X(fill, cuMemsetD8Async, (cu_pointer, unsigned char, size_t, cu_stream))                         \
   X(load, cuModuleLoadData, (cu_module*, const void*))                                             \
   X(unload, cuModuleUnload, (cu_module))                                                           \
   X(get_function, cuModuleGetFunction, (cu_function*, cu_module, const char*))                     \
@@ -73,6 +77,16 @@ struct PoolProperties {
   X(set_pool, cuMemPoolSetAttribute, (cu_pool, int, void*))                             \
   X(allocate_async, cuMemAllocFromPoolAsync, (cu_pointer*, size_t, cu_pool, cu_stream)) \
   X(free_async, cuMemFreeAsync, (cu_pointer, cu_stream))
+
+// Those that drivers before 11.4 lack.
+#define MITHRIL_CUDA_GRAPH_FUNCTIONS(X)                            \
+  X(begin_capture, cuStreamBeginCapture_v2, (cu_stream, int))      \
+  X(end_capture, cuStreamEndCapture, (cu_stream, cu_graph*))       \
+  X(instantiate, cuGraphInstantiateWithFlags,                      \
+    (cu_executable_graph*, cu_graph, unsigned long long))          \
+  X(launch_graph, cuGraphLaunch, (cu_executable_graph, cu_stream)) \
+  X(destroy_graph, cuGraphDestroy, (cu_graph))                     \
+  X(destroy_executable_graph, cuGraphExecDestroy, (cu_executable_graph))
 
 #define MITHRIL_NVRTC_FUNCTIONS(X)                                                           \
   X(version, nvrtcVersion, (int*, int*))                                                     \
@@ -90,11 +104,13 @@ struct PoolProperties {
   X(cubin, nvrtcGetCUBIN, (nvrtc_program, char*))
 
 #define MITHRIL_CUDA_MEMBER(NAME, SYMBOL, PARAMETERS) int(*NAME) PARAMETERS = nullptr;
-/// The driver's functions; those of pools are null where it has none.
+/// The driver's functions; those of pools and of graphs are null where it has none.
 struct Functions {
   MITHRIL_CUDA_FUNCTIONS(MITHRIL_CUDA_MEMBER)
   MITHRIL_CUDA_POOL_FUNCTIONS(MITHRIL_CUDA_MEMBER)
+  MITHRIL_CUDA_GRAPH_FUNCTIONS(MITHRIL_CUDA_MEMBER)
   bool has_pools() const;
+  bool has_graphs() const;
 };
 /// NVRTC's functions.
 struct NvrtcFunctions {

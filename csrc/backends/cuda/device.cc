@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
+#include "core/env.h"
 #include "emit/c_like_text.h"
 
 namespace mithril::cuda {
@@ -13,6 +15,8 @@ using core::Code;
 using core::ErrorKind;
 
 constexpr int64_t kKeptBytes = 256 << 20;  // that a pool keeps when nothing uses them
+constexpr int64_t kSpareShare = 4;         // a quarter of the memory may be kept for later runs
+constexpr int64_t kGranule = 512;          // sizes of allocations are multiples
 constexpr int kThreads = 128;              // of a block, where items are alone
 constexpr int kFewThreads = 32;            // where there are few items
 
@@ -93,7 +97,8 @@ Device::Device(const Functions& functions, Compiler compiler, DeviceInfo info)
     : Driver("CUDA", info.name, info.memory),
       functions_(functions),
       compiler_(std::move(compiler)),
-      info_(std::move(info)) {}
+      info_(std::move(info)),
+      spare_(info_.memory / kSpareShare) {}
 
 core::Status Device::start() {
   MITHRIL_RETURN_IF_ERROR(
@@ -119,6 +124,7 @@ core::Status Device::start_pool() {
 // Of one that did not start: those that did live as long as the process.
 Device::~Device() {
   if (pool_ != nullptr) release(functions_.destroy_pool, pool_);
+  if (recording_ != nullptr) release(functions_.destroy_stream, recording_);
   if (stream_ != nullptr) release(functions_.destroy_stream, stream_);
   if (context_ == nullptr) return;
   functions_.release_context(info_.index);
@@ -129,23 +135,22 @@ Device::~Device() {
 
 class Device::Buffer final : public device::Memory {
  public:
-  /// `owner`: of another library's memory; null: the memory is given back.
-  Buffer(const Device& device, cu_pointer pointer, std::shared_ptr<const void> owner = nullptr)
+  Buffer(const Device& device, cu_pointer pointer, int64_t bytes)
+      : device_(device), pointer_(pointer), bytes_(bytes) {
+    device::count_object(1);
+  }
+  /// Shares memory of another library's.
+  Buffer(const Device& device, cu_pointer pointer, std::shared_ptr<const void> owner)
       : device_(device), pointer_(pointer), owner_(std::move(owner)) {
     device::count_object(1);
   }
   ~Buffer() override {
-    if (owner_ != nullptr) {
-      static_cast<void>(device_.wait());  // the queue may still read it
-      device::count_object(-1);
-      return;
-    }
-    const Functions& f = device_.functions_;
-    if (device_.pool_ != nullptr) {
-      device_.release(f.free_async, pointer_, device_.stream_);
+    if (owner_ == nullptr) {
+      device_.give_back(pointer_, bytes_);
     } else {
-      device_.release(f.free, pointer_);
+      static_cast<void>(device_.wait());  // the queue may still read it
     }
+    device::count_object(-1);
   }
   static cu_pointer at(const device::Ref& ref) {
     if (ref.memory == nullptr) return 0;
@@ -155,6 +160,7 @@ class Device::Buffer final : public device::Memory {
  private:
   const Device& device_;
   cu_pointer pointer_;
+  int64_t bytes_ = 0;
   std::shared_ptr<const void> owner_;
 };
 
@@ -169,18 +175,57 @@ core::Result<device::MemoryPtr> Device::borrow(void* pointer, std::shared_ptr<co
       *this, reinterpret_cast<cu_pointer>(pointer), std::move(owner)));
 }
 
-core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {
-  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+// All that the queue does with memory comes in order: it can be taken again at once.
+core::Result<cu_pointer> Device::take(int64_t bytes) {
+  if (const auto spare = spare_.take(bytes)) {
+    if (!core::env().poison) return *spare;
+    MITHRIL_RETURN_IF_ERROR(within(functions_.fill, "cuMemsetD8Async", *spare,
+                                   static_cast<unsigned char>(0xFF), static_cast<size_t>(bytes),
+                                   stream_));
+    return *spare;
+  }
   cu_pointer pointer = 0;
-  core::Status status = pool_ != nullptr
-                            ? within(functions_.allocate_async, "cuMemAllocFromPoolAsync", &pointer,
-                                     size, pool_, stream_)
-                            : within(functions_.allocate, "cuMemAlloc_v2", &pointer, size);
-  if (!status.ok()) {
+  const auto size = static_cast<size_t>(bytes);
+  MITHRIL_RETURN_IF_ERROR(pool_ != nullptr
+                              ? within(functions_.allocate_async, "cuMemAllocFromPoolAsync",
+                                       &pointer, size, pool_, stream_)
+                              : within(functions_.allocate, "cuMemAlloc_v2", &pointer, size));
+  return pointer;
+}
+
+void Device::give_back(cu_pointer pointer, int64_t bytes) const {
+  count_bytes(-bytes);
+  if (!spare_.keep(pointer, bytes)) free(pointer);
+}
+
+void Device::free(cu_pointer pointer) const {
+  if (pool_ != nullptr) {
+    dismiss(functions_.free_async, pointer, stream_);
+  } else {
+    dismiss(functions_.free, pointer);
+  }
+}
+
+void Device::release_spare() {
+  Driver::release_spare();
+  for (const cu_pointer pointer : spare_.take_all()) free(pointer);
+}
+
+core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {
+  const int64_t size = std::max<int64_t>(bytes + kGranule - 1, kGranule) / kGranule * kGranule;
+  auto taken = take(size);
+  if (!taken.ok() && taken.error().kind == ErrorKind::kMemory && spare_.bytes() > 0) {
+    for (const cu_pointer pointer : spare_.take_all()) free(pointer);
+    MITHRIL_RETURN_IF_ERROR(wait());
+    taken = take(size);
+  }
+  if (!taken.ok()) {
+    core::Status status = std::move(taken).status();
     status.error().message += fmt::format(" for {} bytes on {}", bytes, info_.name);
     return status;
   }
-  return device::MemoryPtr(std::make_unique<const Buffer>(*this, pointer));
+  count_bytes(size);
+  return device::MemoryPtr(std::make_unique<const Buffer>(*this, *taken, size));
 }
 
 core::Result<device::MemoryPtr> Device::constant(std::span<const std::byte> bytes) {
@@ -214,7 +259,7 @@ core::Result<uint8_t> Device::read_byte(device::Ref from) {
 
 core::Status Device::copy(device::Ref from, device::Ref to, int64_t bytes) {
   return within(functions_.copy, "cuMemcpyDtoDAsync_v2", Buffer::at(to), Buffer::at(from),
-                static_cast<size_t>(bytes), stream_);
+                static_cast<size_t>(bytes), queue());
 }
 
 core::Result<std::byte*> Device::map(device::Ref at, int64_t bytes, bool /*is_written*/) {
@@ -332,8 +377,61 @@ core::Status Device::launch(const device::Kernel& kernel, std::span<const device
   const int64_t blocks = is_alone ? (launch.items + threads - 1) / threads : launch.items;
   return within(functions_.launch, "cuLaunchKernel",
                 static_cast<const CudaKernel&>(kernel).function, static_cast<unsigned>(blocks), 1U,
-                1U, static_cast<unsigned>(threads), 1U, 1U, 0U, stream_, parameters.data(),
+                1U, static_cast<unsigned>(threads), 1U, 1U, 0U, queue(), parameters.data(),
                 static_cast<void**>(nullptr));
+}
+
+// ---------------------------------------------------------------- graphs
+
+class Device::Graph final : public device::CommandBuffer {
+ public:
+  Graph(const Device& device, cu_executable_graph executable)
+      : device_(device), executable_(executable) {
+    device::count_object(1);
+  }
+  ~Graph() override { device_.release(device_.functions_.destroy_executable_graph, executable_); }
+  cu_executable_graph executable() const { return executable_; }
+
+ private:
+  const Device& device_;
+  cu_executable_graph executable_;
+};
+
+bool Device::records_commands() const { return functions_.has_graphs() && core::env().cuda_graphs; }
+
+core::Status Device::begin_recording() {
+  if (recording_ == nullptr) {
+    MITHRIL_RETURN_IF_ERROR(
+        within(functions_.create_stream, "cuStreamCreate", &recording_, kStreamNonBlocking));
+    device::count_object(1);
+  }
+  MITHRIL_RETURN_IF_ERROR(
+      within(functions_.begin_capture, "cuStreamBeginCapture_v2", recording_, kCaptureRelaxed));
+  is_recording_ = true;
+  return {};
+}
+
+core::Result<std::unique_ptr<const device::CommandBuffer>> Device::end_recording() {
+  is_recording_ = false;
+  cu_graph graph = nullptr;
+  core::Status ended = within(functions_.end_capture, "cuStreamEndCapture", recording_, &graph);
+  if (!ended.ok()) {
+    release(functions_.destroy_stream, std::exchange(recording_, nullptr));
+    return ended;
+  }
+  device::count_object(1);
+  cu_executable_graph executable = nullptr;
+  core::Status made =
+      within(functions_.instantiate, "cuGraphInstantiateWithFlags", &executable, graph, 0ULL);
+  release(functions_.destroy_graph, graph);
+  MITHRIL_RETURN_IF_ERROR(std::move(made));
+  return std::unique_ptr<const device::CommandBuffer>(
+      std::make_unique<const Graph>(*this, executable));
+}
+
+core::Status Device::enqueue(const device::CommandBuffer& commands) {
+  return within(functions_.launch_graph, "cuGraphLaunch",
+                static_cast<const Graph&>(commands).executable(), stream_);
 }
 
 }  // namespace mithril::cuda

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/api.h"
 #include "backends/cuda/compiler.h"
+#include "backends/cuda/spare_memory.h"
 #include "backends/device/driver.h"
 
 namespace mithril::cuda {
@@ -59,15 +60,25 @@ class Device final : public device::Driver {
   core::Result<std::shared_ptr<const device::Program>> build(const std::string& text) override;
   core::Status launch(const device::Kernel& kernel, std::span<const device::Ref> operands,
                       const device::Launch& launch) override;
+  bool records_commands() const override;
+  core::Status begin_recording() override;
+  core::Result<std::unique_ptr<const device::CommandBuffer>> end_recording() override;
+  core::Status enqueue(const device::CommandBuffer& commands) override;
   core::Status finish() override;
+  void release_spare() override;
 
  private:
   class Buffer;
   class CudaProgram;
+  class Graph;
   Device(const Functions& functions, Compiler compiler, DeviceInfo info);
   core::Status start();
   core::Status start_pool();
   core::Status wait() const;
+  core::Result<cu_pointer> take(int64_t bytes);
+  void give_back(cu_pointer pointer, int64_t bytes) const;
+  void free(cu_pointer pointer) const;
+  cu_stream queue() const { return is_recording_ ? recording_ : stream_; }
 
   /// Calls a function with the device's context as the current one.
   template <class... Parameters, class... Arguments>
@@ -79,14 +90,19 @@ class Device final : public device::Driver {
     functions_.pop_context(&own);
     return status;
   }
-  /// The same for what must not fail: it gives something back.
+  /// The same for what must not fail: it gives something back. False where the device is gone.
   template <class... Parameters, class... Arguments>
-  void release(int (*function)(Parameters...), Arguments... arguments) const {
-    if (functions_.push_context(context_) != kSuccess) return;
+  bool dismiss(int (*function)(Parameters...), Arguments... arguments) const {
+    if (functions_.push_context(context_) != kSuccess) return false;
     function(arguments...);
     cu_context own = nullptr;
     functions_.pop_context(&own);
-    device::count_object(-1);
+    return true;
+  }
+  /// Gives an object back, which is counted.
+  template <class... Parameters, class... Arguments>
+  void release(int (*function)(Parameters...), Arguments... arguments) const {
+    if (dismiss(function, arguments...)) device::count_object(-1);
   }
 
   const Functions& functions_;
@@ -95,6 +111,10 @@ class Device final : public device::Driver {
   cu_context context_ = nullptr;
   cu_stream stream_ = nullptr;
   cu_pool pool_ = nullptr;  // null: memory comes from the driver at once
+  mutable SpareMemory spare_;
+  // Records graphs: memory may be given back to the other one meanwhile, by any thread.
+  cu_stream recording_ = nullptr;
+  bool is_recording_ = false;
 };
 
 /// The texts of plans for CUDA.

@@ -57,6 +57,19 @@ core::Result<MemoryPtr> Driver::borrow(void* /*pointer*/, std::shared_ptr<const 
                     "{}: no other library shares memory with {}", kind_, name_);
 }
 
+namespace {
+
+core::Status no_commands() {
+  return core::fail(core::ErrorKind::kInternal, core::Code::kInternal,
+                    "the device has no command buffers");
+}
+
+}  // namespace
+
+core::Status Driver::begin_recording() { return no_commands(); }
+core::Result<std::unique_ptr<const CommandBuffer>> Driver::end_recording() { return no_commands(); }
+core::Status Driver::enqueue(const CommandBuffer& /*commands*/) { return no_commands(); }
+
 core::Result<Arena> Driver::take_arena(int64_t bytes) {
   Arena out = std::exchange(arena_, {});
   if (out.memory != nullptr && out.bytes >= bytes) return out;
@@ -64,6 +77,17 @@ core::Result<Arena> Driver::take_arena(int64_t bytes) {
   MITHRIL_ASSIGN(out.memory, allocate(bytes));
   out.bytes = bytes;
   return out;
+}
+
+void Driver::count_bytes(int64_t change) const {
+  const int64_t used = used_bytes_ += change;
+  int64_t peak = peak_bytes_;
+  while (peak < used && !peak_bytes_.compare_exchange_weak(peak, used)) continue;
+}
+
+void Driver::release_spare() {
+  const std::lock_guard lock(mutex_);
+  arena_ = {};
 }
 
 core::Status Driver::settle() {

@@ -53,6 +53,16 @@ class Program {
   virtual core::Result<std::unique_ptr<Kernel>> kernel(const std::string& name) const = 0;
 };
 
+/// Launches and copies on the device that are enqueued as one, with the operands that they had when
+/// they were recorded: a graph of CUDA.
+class CommandBuffer {
+ public:
+  CommandBuffer() = default;
+  CommandBuffer(const CommandBuffer&) = delete;
+  CommandBuffer& operator=(const CommandBuffer&) = delete;
+  virtual ~CommandBuffer() = default;
+};
+
 /// Memory for temporaries of a run.
 struct Arena {
   MemoryPtr memory;
@@ -88,6 +98,15 @@ class Driver {
   /// Memory for temporaries of a run, who holds the mutex and gives it back in the end.
   core::Result<Arena> take_arena(int64_t bytes);
   void give_back(Arena arena) { arena_ = std::move(arena); }
+
+  /// Counts memory that was allocated, or given back (less than 0). Any thread may.
+  void count_bytes(int64_t change) const;
+  /// Bytes of the device that are in use, and the most that were; operands that lie in the caller's
+  /// memory are not among them.
+  int64_t used_bytes() const { return used_bytes_; }
+  int64_t peak_bytes() const { return peak_bytes_; }
+  /// Gives back to the driver what is kept for later runs.
+  virtual void release_spare();
 
   /// An address at which nothing of the host lies, which stands for memory that outlives runs until
   /// take_address() is called. Any thread may ask.
@@ -144,6 +163,16 @@ class Driver {
   /// Enqueues a kernel; each operand is passed as its memory and its offset.
   virtual core::Status launch(const Kernel& kernel, std::span<const Ref> operands,
                               const Launch& launch) = 0;
+
+  /// Tells whether the device has command buffers, and place() tells places: the next three
+  /// functions are called only then.
+  virtual bool records_commands() const { return false; }
+  /// Until end_recording(), which is called whatever happens, launch() and copy() are recorded
+  /// instead of enqueued, and nothing else is called under the mutex.
+  virtual core::Status begin_recording();
+  virtual core::Result<std::unique_ptr<const CommandBuffer>> end_recording();
+  virtual core::Status enqueue(const CommandBuffer& commands);
+
   /// Waits as settle() does, which also notes it.
   virtual core::Status finish() = 0;
 
@@ -161,6 +190,7 @@ class Driver {
   std::recursive_mutex mutex_;
   Arena arena_;  // of the last run; empty while it is taken
   std::atomic<double> unwaited_ = 0;
+  mutable std::atomic<int64_t> used_bytes_ = 0, peak_bytes_ = 0;
   struct Given {
     const Memory* memory;
     int64_t bytes;

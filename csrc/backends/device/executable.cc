@@ -19,6 +19,8 @@ using runtime::RunControl;
 
 // Nanoseconds between waits, as they are estimated for a core of a CPU.
 constexpr double kBetweenWaits = 2'000'000, kBetweenWaitsOfGpu = 100'000'000;
+// Commands that are worth to be recorded, and that a device can be asked to keep.
+constexpr int64_t kFewestCommands = 2, kMostCommands = 10'000;
 
 std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count) {
   std::vector<int64_t> out(static_cast<size_t>(count), 0);
@@ -90,6 +92,7 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
   }
   MITHRIL_RETURN_IF_ERROR(out->prepare(*out->source_.code));
   MITHRIL_RETURN_IF_ERROR(out->prepare_report());
+  out->prepare_recording();
   return std::shared_ptr<const Executable>(std::move(out));
 }
 
@@ -145,6 +148,59 @@ core::Status Executable::prepare_report() {
   return {};
 }
 
+namespace {
+
+/// Commands that steps enqueue, and for how long they keep one core of a CPU busy.
+struct Commands {
+  int64_t count = 0;
+  double nanoseconds = 0;
+};
+
+// Nothing where the host takes part: it computes a step or reads a condition.
+std::optional<Commands> commands_of(const PlanCode& code) {
+  Commands out;
+  for (size_t at = 0; at < code.steps.size(); ++at) {
+    const StepCode& step = code.steps[at];
+    const plan::Step& planned = code.plan->steps[at].step;
+    switch (step.kind) {
+      case StepCode::Kind::kNothing: break;
+      case StepCode::Kind::kLaunch:
+        ++out.count;
+        out.nanoseconds += plan::nanoseconds_of(*code.plan, planned);
+        break;
+      case StepCode::Kind::kLoop: {
+        if (step.second != nullptr) return {};
+        const auto body = commands_of(*step.first);
+        if (!body) return {};
+        const auto length = static_cast<double>(planned.loop->length);
+        const double count = length * static_cast<double>(body->count);
+        if (count > static_cast<double>(kMostCommands)) return {};
+        out.count += static_cast<int64_t>(count);
+        out.nanoseconds += length * body->nanoseconds;
+        break;
+      }
+      case StepCode::Kind::kHost:
+      case StepCode::Kind::kBranch: return {};
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+// Interrupts end a run between steps, and a step that overwrites an input waits for the report of
+// indices before it: what is recorded is short, and does not wait.
+void Executable::prepare_recording() {
+  if (!driver_->records_commands()) return;
+  const auto commands = commands_of(*source_.code);
+  if (!commands || commands->count < kFewestCommands || commands->count > kMostCommands) return;
+  const bool waits =
+      !source_.checked.empty() &&
+      std::find(is_overwritten_.begin(), is_overwritten_.end(), true) != is_overwritten_.end();
+  is_recordable_ = commands->nanoseconds <= between_waits_ && !waits;
+  nanoseconds_ = commands->nanoseconds;
+}
+
 // ---------------------------------------------------------------- a run
 
 class Executable::Run {
@@ -168,7 +224,7 @@ class Executable::Run {
     bases[Plan::kArena] = {arena_.memory.get(), 0};
     Status status = bring_in(inputs, outputs, bases);
     if (status.ok()) status = clear_report();
-    if (status.ok()) status = steps(code, bases);
+    if (status.ok()) status = all_steps(code, bases);
     if (status.ok() && !given_.empty()) status = refuse();
     if (status.ok()) status = take_out(inputs, outputs, bases);
     if (status.ok() && is_unsure_) status = ask_for_report();
@@ -306,10 +362,59 @@ class Executable::Run {
     return bases[static_cast<size_t>(at.base)] + at.offset;
   }
 
+  // The steps of the plan. Where their operands are as they were in a run before, they are
+  // recorded; from then on they are enqueued as one.
+  Status all_steps(const PlanCode& code, const Bases& bases) {
+    const bool may_wait = !executable_.source_.checked.empty() && !given_.empty();
+    if (!executable_.is_recordable_ || executable_.recordings_.has_given_up() || may_wait ||
+        is_timed()) {
+      return steps(code, bases);
+    }
+    Recordings::Entry& entry = executable_.recordings_.at(addresses(bases));
+    if (entry.is_new) return steps(code, bases);
+    MITHRIL_RETURN_IF_ERROR(poll(executable_.nanoseconds_));
+    if (entry.commands == nullptr) {
+      auto commands = recorded(code, bases);
+      if (!commands.ok()) {
+        executable_.recordings_.give_up();
+        return steps(code, bases);
+      }
+      entry.commands = std::move(*commands);
+    }
+    is_unsure_ = !executable_.source_.checked.empty();
+    return driver_.enqueue(*entry.commands);
+  }
+
+  // Constants stay where they are.
+  Recordings::Addresses addresses(const Bases& bases) const {
+    Recordings::Addresses out;
+    const auto end = static_cast<size_t>(executable_.plan_.constant_base(0));
+    for (size_t base = 0; base < end; ++base) {
+      const bool is_there = bases[base].memory != nullptr;
+      out.push_back(is_there ? driver_.place(bases[base]).value().pointer : nullptr);
+    }
+    return out;
+  }
+
+  core::Result<std::unique_ptr<const CommandBuffer>> recorded(const PlanCode& code,
+                                                              const Bases& bases) {
+    MITHRIL_RETURN_IF_ERROR(driver_.begin_recording());
+    is_recording_ = true;
+    Status status = steps(code, bases);
+    is_recording_ = false;
+    auto commands = driver_.end_recording();
+    if (!status.ok()) return status;
+    return commands;
+  }
+
+  bool is_timed() const {
+    return control_.recording != nullptr || runtime::Profile::process() != nullptr;
+  }
+
   Status steps(const PlanCode& code, const Bases& bases) {
     const Prepared& made = prepared(code);
     const Ref behind = bases[Plan::kArena] + rounded_up(code.plan->arena_bytes);
-    const bool is_timed = control_.recording != nullptr || runtime::Profile::process() != nullptr;
+    const bool is_timed = this->is_timed();
     for (size_t at = 0; at < code.steps.size(); ++at) {
       if (code.steps[at].chain != nullptr && !is_timed) {
         MITHRIL_RETURN_IF_ERROR(chain(code, *made.chains[at], at, bases, behind));
@@ -561,6 +666,7 @@ class Executable::Run {
 
   // The queue is never far ahead of who waits for it: an interrupt ends the run between steps.
   Status poll(double nanoseconds) {
+    if (is_recording_) return {};
     if (control_.poll != nullptr && unwaited_ > 0 &&
         unwaited_ + nanoseconds > executable_.between_waits_) {
       MITHRIL_RETURN_IF_ERROR(driver_.settle());
@@ -586,6 +692,7 @@ class Executable::Run {
   Arena arena_;
   std::vector<MemoryPtr> operands_;
   std::vector<size_t> given_;     // bases of outputs that are inputs, too
+  bool is_recording_ = false;     // whether steps are recorded, not enqueued
   bool is_unsure_ = false;        // whether steps may have reported what nobody has asked for
   bool has_host_memory_ = false;  // whether the queue reads or writes some
   Report found_;

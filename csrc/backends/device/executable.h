@@ -8,6 +8,7 @@
 
 #include "backends/device/driver.h"
 #include "backends/device/plan_code.h"
+#include "backends/device/recordings.h"
 #include "runtime/executable.h"
 
 namespace mithril::device {
@@ -41,6 +42,7 @@ class Executable final : public runtime::Executable {
   core::Status prepare(const PlanCode& code);
   core::Status prepare_constants(const plan::Plan& plan, Prepared& prepared) const;
   core::Status prepare_report();
+  void prepare_recording();
   core::Result<const Kernel*> kernel_of(const std::string& name);
 
   std::shared_ptr<Driver> driver_;
@@ -53,6 +55,9 @@ class Executable final : public runtime::Executable {
   std::unordered_map<const PlanCode*, Prepared> prepared_;
   MemoryPtr report_;          // of a Report; null: no step reports
   double between_waits_ = 0;  // nanoseconds, estimated
+  bool is_recordable_ = false;
+  double nanoseconds_ = 0;         // of all steps, where they are recordable
+  mutable Recordings recordings_;  // of the steps of the plan
 };
 
 }  // namespace mithril::device

@@ -279,11 +279,17 @@ core::Status Device::start() {
 
 namespace {
 
-/// `host`: the caller's memory that it is; null: it is memory of its own.
+/// `host`: the caller's memory that it is; null: it is memory of its own, of so many bytes.
 struct Buffer final : device::Memory {
-  Buffer(Owned<cl_mem> given, const void* place) : memory(std::move(given)), host(place) {}
+  Buffer(const Device& device, Owned<cl_mem> given, const void* place, int64_t size)
+      : driver(device), memory(std::move(given)), host(place), bytes(place == nullptr ? size : 0) {
+    driver.count_bytes(bytes);
+  }
+  ~Buffer() override { driver.count_bytes(-bytes); }
+  const device::Driver& driver;
   Owned<cl_mem> memory;
   const void* host;
+  int64_t bytes;
 };
 
 const Buffer& buffer_of(const device::Ref& ref) { return static_cast<const Buffer&>(*ref.memory); }
@@ -302,7 +308,7 @@ core::Result<device::MemoryPtr> Device::buffer(int64_t bytes, cl_bits flags, con
   }
   Owned<cl_mem> memory(*made, functions_.release_buffer);
   const void* const place = (flags & kMemUseHostPtr) != 0 ? host : nullptr;
-  return device::MemoryPtr(std::make_unique<const Buffer>(std::move(memory), place));
+  return device::MemoryPtr(std::make_unique<const Buffer>(*this, std::move(memory), place, bytes));
 }
 
 core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {

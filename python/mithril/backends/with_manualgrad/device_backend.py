@@ -12,7 +12,7 @@ from mithril.base.numpy import np
 from mithril.base.trees import with_items
 from mithril.eager import op_programs
 from mithril.errors import ArgumentError, DeviceNotAvailable, shown
-from mithril.execution.memory import parse_size
+from mithril.execution.memory import memory_report, parse_size
 from mithril.types import DTypeLike
 
 __all__ = ["DeviceBackend"]
@@ -146,6 +146,18 @@ class DeviceBackend(PlanBackend):
     def block_until_ready(self, data: Any = None) -> Any:
         self._device.finish()
         return data
+
+    def empty_cache(self) -> None:
+        """Gives memory of the device that is kept for later calls back to the driver."""
+        self._device.release_spare()
+
+    def get_memory_info(self) -> dict[str, float]:
+        """That of the process, as NumPy's arrays are there, and in keys that begin with "device_"
+        what all arrays and calls of the process use of the device: arrays that lie there,
+        constants, memory of the last call."""
+        limit = self._memory_limit or self.device_info["memory"]
+        of_device = memory_report(self._device.used_bytes, self._device.peak_bytes, limit)
+        return super().get_memory_info() | {f"device_{k}": v for k, v in of_device.items()}
 
     def unique(self, input: Any, *arguments: Any, **options: Any) -> Any:
         return self._beside(input, super().unique(input, *arguments, **options))

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "backends/device/injection.h"
 #include "emit/c_like_text.h"
@@ -361,7 +362,44 @@ core::Status FakeDriver::launch(const Kernel& kernel, std::span<const Ref> opera
   return {};
 }
 
+// ---------------------------------------------------------------- command buffers
+
+class FakeDriver::Commands final : public CommandBuffer {
+ public:
+  explicit Commands(Operations operations) : operations_(std::move(operations)) { count_object(1); }
+  ~Commands() override { count_object(-1); }
+  const Operations& operations() const { return operations_; }
+
+ private:
+  Operations operations_;
+};
+
+std::optional<Driver::Place> FakeDriver::place(const Ref& ref) const {
+  return Place{0, 0, Block::place(ref).data->data() + ref.offset};
+}
+
+core::Status FakeDriver::begin_recording() {
+  MITHRIL_RETURN_IF_ERROR(begin("fake.record"));
+  MITHRIL_CHECK(!is_recording_, "a recording in a recording");
+  is_recording_ = true;
+  return {};
+}
+
+core::Result<std::unique_ptr<const CommandBuffer>> FakeDriver::end_recording() {
+  is_recording_ = false;
+  Operations recorded = std::exchange(recorded_, {});
+  MITHRIL_RETURN_IF_ERROR(begin("fake.recorded"));
+  return std::unique_ptr<const CommandBuffer>(std::make_unique<Commands>(std::move(recorded)));
+}
+
+core::Status FakeDriver::enqueue(const CommandBuffer& commands) {
+  MITHRIL_RETURN_IF_ERROR(begin("fake.commands"));
+  for (const auto& one : static_cast<const Commands&>(commands).operations()) enqueue(one);
+  return {};
+}
+
 core::Status FakeDriver::finish() {
+  MITHRIL_CHECK(!is_recording_, "somebody waits within a recording");
   const Status begun = begin("fake.finish");
   if (begun.ok()) return run_queue();
   queue_.clear();

@@ -17,16 +17,17 @@ namespace mithril::device::test {
 
 /// The functions of the driver, as they are counted and made to fail.
 inline constexpr const char* kSymbols[] = {
-    "fake.allocate", "fake.constant", "fake.operand", "fake.write", "fake.read",
-    "fake.byte",     "fake.copy",     "fake.map",     "fake.unmap", "fake.build",
-    "fake.kernel",   "fake.launch",   "fake.finish"};
+    "fake.allocate", "fake.constant", "fake.operand",  "fake.write",   "fake.read",   "fake.byte",
+    "fake.copy",     "fake.map",      "fake.unmap",    "fake.build",   "fake.kernel", "fake.launch",
+    "fake.finish",   "fake.record",   "fake.recorded", "fake.commands"};
 /// The failures of calls: an error, too little memory, or one after which the device is gone.
 enum Failure : int { kFails = 1, kNoMemory = 2, kLost = 3 };
 
 /// Calls wait until somebody waits for them; memory is full of NaN at first.
 class FakeDriver final : public Driver {
  public:
-  explicit FakeDriver(int64_t memory = int64_t{1} << 30) : Driver("Fake", "fake:0", memory) {}
+  explicit FakeDriver(int64_t memory = int64_t{1} << 30, bool records = false)
+      : Driver("Fake", "fake:0", memory), records_(records) {}
   ~FakeDriver() override { give_back({}); }
 
   /// Counts the calls of a function since clear(), and lists all of them in their order.
@@ -53,17 +54,28 @@ class FakeDriver final : public Driver {
   core::Result<std::shared_ptr<const Program>> build(const std::string& text) override;
   core::Status launch(const Kernel& kernel, std::span<const Ref> operands,
                       const Launch& launch) override;
+  bool records_commands() const override { return records_; }
+  core::Status begin_recording() override;
+  core::Result<std::unique_ptr<const CommandBuffer>> end_recording() override;
+  core::Status enqueue(const CommandBuffer& commands) override;
+  std::optional<Place> place(const Ref& ref) const override;
   core::Status finish() override;
 
  private:
   class Block;
+  class Commands;
   class FakeKernel;
   class FakeProgram;
   core::Status begin(const char* symbol);
-  void enqueue(std::function<core::Status()> operation) { queue_.push_back(std::move(operation)); }
+  using Operations = std::deque<std::function<core::Status()>>;
+  void enqueue(std::function<core::Status()> operation) {
+    (is_recording_ ? recorded_ : queue_).push_back(std::move(operation));
+  }
   core::Status run_queue();
 
-  std::deque<std::function<core::Status()>> queue_;
+  Operations queue_, recorded_;
+  bool records_;  // whether it has command buffers
+  bool is_recording_ = false;
   std::vector<std::string> log_;
   bool is_lost_ = false;
 };

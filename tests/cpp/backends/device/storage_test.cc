@@ -1,4 +1,5 @@
 // Covers: backends/device/storage.cc backends/device/driver.cc backends/device/executable.cc
+// Covers: backends/device/recordings.cc
 // Memory of a device that outlives runs: programs read and write it where it is, and nobody waits
 // but who reads it.
 #include "backends/device/storage.h"
@@ -10,6 +11,7 @@
 #include "backends/cpu/target.h"
 #include "backends/device/injection.h"
 #include "backends/device/on_fake.h"
+#include "backends/device/recordings.h"
 #include "ir/text.h"
 #include "passes/pipeline.h"
 #include "specialize/bytes.h"
@@ -52,13 +54,15 @@ Bytes bytes_in(const Storage& storage) {
 /// A program whose operands all are on the fake device, and what the CPU makes of them.
 struct Placed {
   ir::Graph graph;
-  std::shared_ptr<FakeDriver> driver = std::make_shared<FakeDriver>();
+  std::shared_ptr<FakeDriver> driver;
   std::unique_ptr<SpecializationCache> cache;
   std::shared_ptr<const Specialization> made;
   std::vector<Bytes> values, wanted;
   std::vector<StoragePtr> inputs, outputs;
 
-  explicit Placed(std::string_view text) : graph(std::move(ir::parse(text)).or_throw()) {
+  explicit Placed(std::string_view text, bool records = false)
+      : graph(std::move(ir::parse(text)).or_throw()),
+        driver(std::make_shared<FakeDriver>(int64_t{1} << 30, records)) {
     const auto sizes = mithril::test::sizes_of(graph);
     values = mithril::test::random_inputs(graph, sizes);
     SpecializationCache cpu(std::move(passes::optimize(graph, cpu::target())).or_throw(), on_cpu());
@@ -186,6 +190,115 @@ TEST(DeviceStorage, SurvivesCallsThatFail) {
     }
     EXPECT_EQ(live_objects(), before);
   }
+}
+
+// ---------------------------------------------------------------- command buffers
+
+constexpr const char* kScan = R"(graph m<f32, i64>(%h: f32[3], %x: f32[4, 3]) {
+  %0, %1 = scan(%h, %x, carries=1, xs=1, length=4) : f32[3], f32[4, 3] {
+    graph step<f32, i64>(%c0: f32[3], %x0: f32[3]) {
+      %0 = add(%c0, %x0) : f32[3]
+      return c0=%0, y0=%0
+    }
+  }
+  return last=%0, sums=%1
+}
+)";
+
+std::map<std::string, int> calls_of_a_run(const Placed& placed) {
+  placed.driver->clear();
+  std::move(placed.run()).or_throw();
+  std::map<std::string, int> out;
+  for (const std::string& symbol : placed.driver->log()) ++out[symbol.substr(5)];
+  out.erase("allocate");  // memory for temporaries
+  return out;
+}
+
+using Calls = std::map<std::string, int>;
+
+// The first run enqueues steps, the second one records them; from then on they are one command,
+// which reads what its operands are by then.
+TEST(DeviceCommands, AreRecordedWhereOperandsAreAsBefore) {
+  for (const char* text : {kLoops, kScan}) {
+    const Placed placed(text, true), plain(text);
+    const int steps = calls_of_a_run(plain).at("launch");
+    EXPECT_EQ(calls_of_a_run(placed), (Calls{{"launch", steps}}));
+    Calls second = calls_of_a_run(placed);
+    second.erase("finish");  // the first run could be long for all that is known of its loop
+    EXPECT_EQ(second, (Calls{{"record", 1}, {"launch", steps}, {"recorded", 1}, {"commands", 1}}));
+    EXPECT_EQ(calls_of_a_run(placed), (Calls{{"commands", 1}}));
+    placed.expect_outputs();
+    const Bytes other(placed.values[0].size(), std::byte{0x3F});
+    for (const Placed* on : {&placed, &plain}) {
+      ASSERT_TRUE(on->inputs[0]->write(0, other.data(), on->inputs[0]->bytes()).ok());
+      ASSERT_TRUE(on->run().ok());
+    }
+    EXPECT_EQ(calls_of_a_run(placed), (Calls{{"commands", 1}}));
+    for (size_t i = 0; i < placed.outputs.size(); ++i) {
+      EXPECT_EQ(bytes_in(*placed.outputs[i]), bytes_in(*plain.outputs[i]));
+      EXPECT_NE(bytes_in(*placed.outputs[i]), placed.wanted[i]);
+    }
+  }
+}
+
+// What is written and read in turn has a recording for each turn.
+TEST(DeviceCommands, AreOfTheAddressesOfARun) {
+  Placed placed(kLoops, true);
+  const StoragePtr first = placed.outputs[0];
+  const StoragePtr second = std::move(Storage::make(placed.driver, first->bytes())).or_throw();
+  for (int run = 0; run < 4; ++run) {
+    for (const StoragePtr& output : {first, second}) {
+      placed.outputs[0] = output;
+      const Calls calls = calls_of_a_run(placed);
+      EXPECT_EQ(calls.count("launch"), run < 2 ? 1U : 0U);
+      EXPECT_EQ(calls.count("commands"), run < 1 ? 0U : 1U);
+      placed.expect_outputs();
+    }
+  }
+}
+
+// A condition that the host reads, and a step that it computes, cannot be recorded.
+TEST(DeviceCommands, AreNotOfPlansThatTheHostTakesPartIn) {
+  const Placed placed(kOnHost, true);
+  for (int run = 0; run < 3; ++run) EXPECT_EQ(calls_of_a_run(placed).count("record"), 0U);
+  placed.expect_outputs();
+}
+
+// A device that cannot record gets steps one by one; one that fails otherwise says so.
+TEST(DeviceCommands, ThatCannotBeRecordedAreSteps) {
+  for (const char* symbol : {"fake.record", "fake.recorded", "fake.launch"}) {
+    const Placed placed(kLoops, true);
+    const int64_t before = live_objects();
+    calls_of_a_run(placed);
+    inject_failure(symbol, 1, kFails);
+    EXPECT_GE(calls_of_a_run(placed).at("launch"), 1) << symbol;
+    placed.expect_outputs();
+    const Calls calls = calls_of_a_run(placed);
+    EXPECT_EQ(calls.count("record") + calls.count("commands"), 0U) << symbol;
+    placed.expect_outputs();
+    EXPECT_LE(live_objects(), before + 1) << symbol;  // memory for temporaries
+  }
+  const Placed placed(kLoops, true);
+  for (int run = 0; run < 2; ++run) ASSERT_TRUE(placed.run().ok());
+  inject_failure("fake.commands", 1, kFails);
+  EXPECT_EQ(placed.run().error().kind, ErrorKind::kDevice);
+  ASSERT_TRUE(placed.run().ok());
+  placed.expect_outputs();
+}
+
+TEST(DeviceCommands, OfTheAddressesUsedLongestAgoGo) {
+  Recordings recordings;
+  std::vector<int> places(Recordings::kMost + 1);
+  const auto is_new = [&](size_t at) { return recordings.at({&places[at], nullptr}).is_new; };
+  for (size_t i = 0; i < Recordings::kMost; ++i) EXPECT_TRUE(is_new(i));
+  EXPECT_FALSE(is_new(0));
+  EXPECT_TRUE(is_new(Recordings::kMost));  // in the place of 1
+  EXPECT_EQ(recordings.size(), Recordings::kMost);
+  EXPECT_FALSE(is_new(0));
+  EXPECT_TRUE(is_new(1));
+  recordings.give_up();
+  EXPECT_TRUE(recordings.has_given_up());
+  EXPECT_EQ(recordings.size(), 0U);
 }
 
 TEST(DeviceStorage, TellsWhatFailed) {
