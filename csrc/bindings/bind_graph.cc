@@ -172,12 +172,18 @@ py::list signature(const Graph& graph) {
 }
 
 /// (op, model path, file, line) of each node.
-py::list nodes(const Graph& graph) {
-  py::list out;
+void append_nodes(py::list& out, const Graph& graph, bool inner) {
   for (const ir::Node& node : graph.nodes) {
     const core::Location& at = graph.location_of(node);
     out.append(py::make_tuple(ir::Registry::global().get(node.op).name, at.path, at.file, at.line));
+    if (!inner) continue;
+    for (const auto& region : node.regions) append_nodes(out, *region, inner);
   }
+}
+
+py::list nodes(const Graph& graph, bool inner) {
+  py::list out;
+  append_nodes(out, graph, inner);
   return out;
 }
 
@@ -254,7 +260,8 @@ void bind_graph(py::module_& module) {
                                }
                                return out;
                              })
-      .def("nodes", &nodes, "(op, model path, file, line) of each node.")
+      .def("nodes", &nodes, py::arg("inner") = false,
+           "(op, model path, file, line) of each node; `inner`: also of those that others run.")
       .def(
           "dot", [](const Graph& graph) { return ir::dot(graph); }, "Text for graphviz.")
       .def("has_op", &has_op, "Whether a node is of the op, or a node that another one runs.")

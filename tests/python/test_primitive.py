@@ -1,6 +1,8 @@
 # Covers: mithril/execution/primitives.py
 """Primitives of users: their keys, their shapes, and the functions that backends have for them."""
 
+import importlib
+
 import mithril as ml
 import numpy as np
 import pytest
@@ -234,6 +236,168 @@ def test_kernels_of_every_backend(for_every_backend, backend_name, autodiff):
     for got, want in ((outputs["y"], y), (gradients["a"], 2 * (1 - y**2)),
                       (gradients["b"], 2 * b * (1 - y**2))):  # fmt: skip
         np.testing.assert_allclose(backend.to_numpy(got), want, rtol=1e-5)
+
+
+ANYTHING = ml.IOKey(shape=[("A", ...)], type=ml.Tensor[float])
+
+
+def rounded(backend, backward=lambda g, i, o: 3 * g):
+    """A step function of the backend's library, with a slope that no framework would find."""
+    library = {"torch": "torch", "jax": "jax.numpy", "mlx": "mlx.core"}.get(backend, "numpy")
+    keys = {"input": ANYTHING, "output": ANYTHING}
+    return ml.Lambda(importlib.import_module(library).round, opaque=True, backward=backward, **keys)
+
+
+def gradient_of(model, backend, x, **options):
+    pm = ml.compile(model, backend, shapes={"x": list(x.shape)}, trainable_keys={"x"}, **options)
+    given = {"y": backend.ones(*x.shape)}
+    found = pm.evaluate({"x": backend.array(x)}, output_gradients=given)
+    return backend.to_numpy(found.outputs["y"]), backend.to_numpy(found.gradients["x"])
+
+
+X = np.array([0.4, 1.6, 2.2], np.float32)
+
+
+@pytest.mark.parametrize("autodiff", [None, "engine"])
+def test_a_gradient_that_somebody_wrote_counts_on_every_backend(backend_name, autodiff):
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= ml.Multiply()(left="x", right=2.0, output="h")
+    model |= rounded(backend_name)(input="h", output="y")
+    y, gradient = gradient_of(model, backend, X, autodiff=autodiff)
+    assert y.tolist() == [1.0, 3.0, 4.0] and gradient.tolist() == [6.0, 6.0, 6.0]
+
+
+def test_transformations_of_a_framework_see_the_gradient_that_somebody_wrote(backend_name):
+    backend = ml.get_backend(backend_name)
+    if backend.is_manualgrad:
+        pytest.skip("no differentiation of its own")
+    model = ml.Model()
+    model |= rounded(backend_name)(input="x", output="h")
+    model |= ml.Multiply()(left="h", right="scale", output="y")
+    model.expose_keys("y")
+    pm = ml.compile(
+        model, backend, shapes={"x": [3], "scale": []}, trainable_keys={"x"}, data_keys={"scale"}
+    )
+    run, scale = pm.as_function(outputs="y"), backend.array(2.0)
+
+    def total(x):
+        return backend.sum(run({"x": x}, {"scale": scale})["y"])
+
+    assert backend.to_numpy(backend.grad(total)(backend.array(X))).tolist() == [6.0, 6.0, 6.0]
+    rows = backend.array(np.stack([X, X + 1]))
+    by_row = backend.vmap(backend.grad(total))(rows)
+    assert backend.to_numpy(by_row).tolist() == [[6.0, 6.0, 6.0]] * 2
+
+
+def test_a_registered_gradient_counts_on_every_backend(backend_name):
+    backend = ml.get_backend(backend_name)
+    backend.register_function("square_of_tests", lambda x: x * x)
+    backend.register_function("backward_square_of_tests", lambda g, i, o: 7 * g)
+    model = ml.Model()
+    model |= ml.Lambda("square_of_tests", input=ANYTHING, output=ANYTHING)(input="x", output="y")
+    y, gradient = gradient_of(model, backend, X)
+    np.testing.assert_allclose(y, X * X, rtol=1e-6)
+    assert gradient.tolist() == [7.0, 7.0, 7.0]
+
+
+@pytest.mark.parametrize("kind", ["loop", "branch"])
+def test_functions_inside_of_loops_and_branches(kind, backend_name):
+    """The engine ran loops without looking for them; frameworks differentiated them."""
+    backend = ml.get_backend(backend_name)
+    part = rounded(backend_name)
+    model = ml.Model()
+    if kind == "loop":
+        body = ml.Model()
+        body |= ml.Add()(left="h", right="x", output="s")
+        body |= part(input="s", output="next")
+        body.expose_keys("next")
+        model |= ml.Scan(body, carry={"h": "next"}, xs=["x"])(h="h0", x="x", next="y")
+        x, h = np.full((3, 2), 1.3, np.float32), np.zeros(2, np.float32)
+        wanted = [[27.0, 27.0], [9.0, 9.0], [3.0, 3.0]]  # 3 at each step
+        data, want = {"h0": h}, [3.0, 3.0]
+    else:
+        taken, other = ml.Model(), ml.Model()
+        taken |= part(input="v", output="w")
+        other |= ml.Sine()(input="v", output="w")
+        model |= ml.Cond(taken, other)(predicate="p", v="x", w="y")
+        x, wanted, want = X, [3.0, 3.0, 3.0], [0.0, 2.0, 2.0]
+        data = {"p": np.array(True)}
+    model.expose_keys("y")
+    shapes = {key: list(value.shape) for key, value in {"x": x, **data}.items()}
+    pm = ml.compile(model, backend, shapes=shapes, trainable_keys={"x"}, data_keys=set(data))
+    given = {key: backend.array(value, value.dtype) for key, value in data.items()}
+    found = pm.evaluate(
+        {"x": backend.array(x)}, given, output_gradients={"y": backend.ones(len(want))}
+        if kind == "loop" else {"y": backend.ones(3)},
+    )  # fmt: skip
+    assert backend.to_numpy(found.outputs["y"]).tolist() == want
+    assert backend.to_numpy(found.gradients["x"]).tolist() == wanted
+
+
+def test_the_framework_differentiates_what_came_without_a_gradient(backend_name):
+    """Also beside a function that came with one, where the engine makes the gradient program."""
+    backend = ml.get_backend(backend_name)
+    if backend.is_manualgrad:
+        pytest.skip("no differentiation of its own")
+    keys = {"input": ANYTHING, "output": ANYTHING}
+    model = ml.Model()
+    model |= ml.Lambda(lambda x: x * x * x, opaque=True, **keys)(input="x", output="h")
+    model |= rounded(backend_name)(input="h", output="y")
+    _, gradient = gradient_of(model, backend, X)
+    np.testing.assert_allclose(gradient, 3 * 3 * X.astype("f8") ** 2, rtol=1e-6)
+    backend.register_function("product_of_tests", lambda a, b: a * b)
+    model = ml.Model()
+    model |= ml.Lambda("product_of_tests", a=ANYTHING, b=ANYTHING, output=ANYTHING)(
+        a="x", b="x", output="y"
+    )
+    _, gradient = gradient_of(model, backend, X, autodiff="engine")
+    np.testing.assert_allclose(gradient, 2 * X.astype("f8"), rtol=1e-6)
+
+
+def test_results_and_gradients_of_other_shapes_are_refused(backend_name):
+    backend = ml.get_backend(backend_name)
+    keys = {"input": ANYTHING, "output": ANYTHING}
+
+    def run(function, backward):
+        model = ml.Model()
+        part = ml.Lambda(function, opaque=True, backward=backward, **keys)
+        model |= part(input="x", output="y")
+        return gradient_of(model, backend, X)
+
+    def first_two(x):
+        return x[:2]
+
+    with pytest.raises(ShapeError, match=r"first_two: requires a result of the shape \[3\].*\[2\]"):
+        run(first_two, lambda g, i, o: g)
+    with pytest.raises(
+        ShapeError, match=r"gradient of operand 0 requires its shape \[3\], got \[1\]"
+    ):
+        run(lambda x: x * x, lambda g, i, o: g[:1])
+    with pytest.raises(SignatureError, match="requires a gradient for each of 1 operands, got 2"):
+        run(lambda x: x * x, lambda g, i, o: (g, g))
+    assert run(lambda x: x * x, lambda g, i, o: (None,))[1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_sizes_of_results_that_keys_declare():
+    """Sizes by name and in numbers; what no operand tells is not looked at."""
+    backend = ml.NumpyBackend()
+
+    def result_of(function, **keys):
+        model = ml.Model()
+        model |= ml.Lambda(function, opaque=True, **keys)(a="a", output="y")
+        return ml.compile(model, backend, data_keys={"a"}, shapes={"a": [4, 2, 3]}, inference=True
+        ).evaluate({}, {"a": np.ones((4, 2, 3), "f4")})["y"].shape  # fmt: skip
+
+    def key(*shape):
+        return ml.IOKey(shape=list(shape), type=ml.Tensor[float])
+
+    a = key(("B", ...), "n", 3)
+    assert result_of(lambda a: a[..., 0], a=a, output=key(("B", ...), "n")) == (4, 2)
+    assert result_of(lambda a: a[0, 0, :2], a=a, output=key("m")) == (2,)
+    for output in (key("n", ("B", ...)), key(("B", ...), 5), key(("B", ...)), key("n", "n")):
+        with pytest.raises(ShapeError, match="requires a result of the shape"):
+            result_of(lambda a: a[..., 0], a=a, output=output)
 
 
 @pytest.mark.device

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mithril.backends.registry import get_backend
 from mithril.base.arrays import host_values
-from mithril.base.checks import checked_str
+from mithril.base.checks import checked_integer, checked_str
 from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.eager import methods, traced
@@ -159,7 +159,7 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
     def __init__(self, *, dtype: DTypeLike | None = None, seed: int = 0) -> None:
         if dtype is not None:
             self.default_dtype = self._float_dtype(dtype)
-        self.seed = seed
+        self.seed = checked_integer(f"{type(self).__name__}: seed", seed)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -263,11 +263,11 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
 
     def set_seed(self, seed: int) -> None:
         """Starts the backend's random numbers over. Equal seeds, equal numbers on any backend."""
-        self.seed = seed
-        self._stream.seed(seed)
+        self.seed = checked_integer("set_seed: seed", seed)
+        self._stream.seed(self.seed)
 
     def _draws(self, key: int | None) -> Stream:
-        return self._stream if key is None else Stream(key)
+        return self._stream if key is None else Stream(checked_integer("key", key))
 
     def _drawn(self, kind: str, shape: Any, dtype: Any, key: int | None) -> np.ndarray:
         drawn_in = self._or_default(dtype)
@@ -647,9 +647,9 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
 
         It counts for the class that it is called on (or of the instance) and its subclasses:
         ``ml.Backend.register_primitive`` is for every backend. `fn` takes tensors by position and
-        other values by name. Where the framework does not differentiate it (on NumPy and the
-        engine, and with ``autodiff="engine"``) gradients need `fn_grad`, called for each input as
-        ``fn_grad(output_gradient, cache, idx, *inputs)`` with an empty dictionary as `cache`.
+        other values by name. `fn_grad` is its gradient, called for each input as
+        ``fn_grad(output_gradient, cache, idx, *inputs)`` with an empty dictionary as `cache`;
+        without it frameworks differentiate `fn`, and backends without a framework cannot.
 
         >>> import mithril as ml
         >>> def cube(input):

@@ -319,14 +319,26 @@ def _vjp(backend: Any, op: str, own: Any, method: str, place: int) -> Callable[.
         at = list(tensors).index(keys[place])
         part = share(what, found, at, len(inputs))
         out = _taken(backend, what, backend.zeros_like(inputs[at]) if part is None else part)
-        got, wanted = list(out.shape), list(tensors[keys[place]].shape)
-        if got != wanted:
-            raise ShapeError(
-                f"{what}: the gradient of operand {at} requires its shape {wanted}, got {got}"
-            )
-        return out
+        return checked_gradient(backend, what, out, at, tensors[keys[place]])
 
     return run
+
+
+def checked_gradient(backend: Any, what: str, gradient: Any, at: int, operand: Any) -> Any:
+    """A gradient that a user's function gave for an operand, zeros for None.
+
+    Raises
+    ------
+    ShapeError : it has another shape than the operand
+    """
+    if gradient is None:
+        return backend.zeros_like(operand)
+    got, wanted = list(getattr(gradient, "shape", ())), list(operand.shape)
+    if got != wanted:
+        raise ShapeError(
+            f"{what}: the gradient of operand {at} requires its shape {wanted}, got {got}"
+        )
+    return gradient
 
 
 def share(what: str, found: Any, at: int, count: int) -> Any:
@@ -337,7 +349,7 @@ def share(what: str, found: Any, at: int, count: int) -> Any:
         raise SignatureError(
             f"{what}: requires a tuple with a gradient for each operand, got one array"
         )
-    if len(found) <= at:
+    if not at < len(found) <= count:
         raise SignatureError(
             f"{what}: requires a gradient for each of {count} operands, got {len(found)}"
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.base.checks import checked_str
-from mithril.errors import SignatureError, UnsupportedError, shown
+from mithril.errors import ShapeError, SignatureError, UnsupportedError, shown
 from mithril.execution import own_ops
 
 __all__ = [
@@ -20,7 +20,9 @@ __all__ = [
     "define_op",
     "formula_key_of",
     "formula_of",
+    "has_gradient",
     "has_primitives",
+    "is_opaque",
     "is_primitive",
     "named",
     "op_names",
@@ -37,6 +39,7 @@ _NO_FUNCTION = re.compile(
 _ops_called = re.compile(r"\bops\.(?:user|own)_")
 # (formula key, what is said of its keys, of the output, whether it is opaque) -> op.
 _ops: dict[tuple, str] = {}
+_declared: dict[str, tuple[tuple, tuple]] = {}  # op -> what is said of its keys, of the output
 _opaque_ops: set[str] = set()  # of Lambdas: what they call is an attribute of each node
 _WITHOUT_BACKWARD, _WITH_BACKWARD = "opaque", "opaque_with_backward"
 
@@ -61,6 +64,7 @@ def define_op(formula: str, rows: tuple, result: tuple, opaque: bool) -> str:
         found = f"user_{digest}_{formula}"
         _core.define_primitive(found, list(rows), result, opaque)
         _ops[signature] = found
+        _declared[found] = (rows, result)
         if opaque:
             _opaque_ops.add(found)
     return found
@@ -88,13 +92,126 @@ class Kept:
         return _WITHOUT_BACKWARD if self.backward is None else _WITH_BACKWARD
 
 
-def _call_kept(*inputs: Any, __function__: Kept, **named: Any) -> Any:
-    return __function__.function(*inputs, **named)
+def _run_of_kept(backend: Any, op: str) -> Callable[..., Any]:
+    def run(*inputs: Any, __function__: Kept, **named: Any) -> Any:
+        return _called(backend, op, __function__.function, __function__.backward, inputs, named)
+
+    return run
 
 
-def _vjp_of_kept(place: int) -> Callable[..., Any]:
+def _vjp_of_kept(backend: Any, place: int) -> Callable[..., Any]:
     def cotangent(*given: Any, __function__: Kept, **named: Any) -> Any:
-        return _vjp(__function__.backward, place)(*given, **named)
+        if __function__.backward is None:
+            return _vjp_of_framework(backend, __function__.function, place)(*given, **named)
+        return _vjp(backend, __function__.backward, place)(*given, **named)
+
+    return cotangent
+
+
+def _called(
+    backend: Any,
+    op: str,
+    function: Callable[..., Any],
+    backward: Callable[..., Any] | None,
+    inputs: tuple[Any, ...],
+    named: dict[str, Any],
+) -> Any:
+    """The function's result, which the framework differentiates by `backward`, if there is one."""
+
+    def run(*values: Any) -> Any:
+        return _checked(op, function, values, named)
+
+    def pull_back(grad_output: Any, output: Any, values: tuple[Any, ...]) -> list[Any]:
+        part = _gradients(backend, backward, grad_output, output, values, named)
+        return [part(i) if backend.dtype(x).is_float else None for i, x in enumerate(values)]
+
+    if backward is None or backend.is_manualgrad:
+        return run(*inputs)
+    return backend._with_gradient(run, pull_back)(*inputs)
+
+
+def _run_of(
+    backend: Any, op: str, function: Callable[..., Any], backward: Callable[..., Any] | None
+) -> Callable[..., Any]:
+    def run(*inputs: Any, **named: Any) -> Any:
+        return _called(backend, op, function, backward, inputs, named)
+
+    return run
+
+
+def _checked(
+    op: str, function: Callable[..., Any], inputs: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """The function's result, where it has the shape that its keys declare.
+
+    Raises
+    ------
+    ShapeError : the result has another shape
+    """
+    found = function(*inputs, **named)
+    rows, (_, _, pattern) = _declared[op]
+    got = getattr(found, "shape", None)
+    if pattern is None or got is None:
+        return found
+    sizes: dict[str, Any] = {}
+    shapes = [row[2] for row in rows if row[0] not in named]
+    for declared, value in zip(shapes, inputs, strict=False):
+        if declared is not None and hasattr(value, "shape"):
+            _learn_sizes(declared, tuple(value.shape), sizes)
+    wanted = _sizes_of(pattern, sizes)
+    if wanted is not None and not _fits(tuple(got), wanted):
+        name = getattr(function, "__qualname__", formula_of(op))
+        raise ShapeError(
+            f"{name}: requires a result of the shape {list(wanted)}, as its keys declare,"
+            f" got {list(got)}"
+        )
+    return found
+
+
+def _variadic(pattern: tuple) -> int | None:
+    """The place of what stands for any number of axes, such as `("Batch", ...)`."""
+    return next((i for i, entry in enumerate(pattern) if isinstance(entry, tuple)), None)
+
+
+def _learn_sizes(pattern: tuple, shape: tuple[int, ...], sizes: dict[str, Any]) -> None:
+    """Sizes of the names of a declared shape, as an operand has them."""
+    at = _variadic(pattern)
+    if at is not None:
+        count = len(shape) - len(pattern) + 1
+        sizes.setdefault(pattern[at][0], shape[at : at + count])
+        pattern = (*pattern[:at], *(None,) * count, *pattern[at + 1 :])
+    for entry, size in zip(pattern, shape, strict=False):
+        if isinstance(entry, str):
+            sizes.setdefault(entry, size)
+
+
+def _sizes_of(pattern: tuple, sizes: dict[str, Any]) -> tuple | None:
+    """A declared shape in numbers, None for what no operand tells; None where its rank is open."""
+    out: list[Any] = []
+    for entry in pattern:
+        if isinstance(entry, tuple):
+            if entry[0] not in sizes:
+                return None
+            out += sizes[entry[0]]
+        else:
+            out.append(entry if isinstance(entry, int) else sizes.get(entry))
+    return tuple(out)
+
+
+def _fits(shape: tuple, wanted: tuple) -> bool:
+    return len(shape) == len(wanted) and all(
+        size is None or size == own for own, size in zip(shape, wanted, strict=True)
+    )
+
+
+def _vjp_of_framework(backend: Any, function: Any, place: int) -> Callable[..., Any]:
+    """The gradient of a function that came without one, as the framework differentiates it."""
+
+    def cotangent(grad_output: Any, _output: Any, *inputs: Any, **named: Any) -> Any:
+        def of_one(value: Any) -> Any:
+            return function(*inputs[:place], value, *inputs[place + 1 :], **named)
+
+        return backend.vjp(of_one, [inputs[place]], cotangents=grad_output)[1][0]
 
     return cotangent
 
@@ -116,13 +233,18 @@ def op_names(backend: Any) -> list[str]:
         if not opaque and _function(backend, formula) is None:
             continue
         out.append(op)
-        if opaque:
-            has_backward = formula == _WITH_BACKWARD
-        else:
-            has_backward = _function(backend, f"backward_{formula}") is not None
-        if has_backward:
+        if has_gradient(backend, op) or not backend.is_manualgrad:
             out += [f"{op}_vjp{i}" for i in range(len(rows))]
     return out
+
+
+def has_gradient(backend: Any, op: str) -> bool:
+    """Whether a user's op came with its gradient, or the backend has one of its name."""
+    match = _USER_OP.fullmatch(op)
+    formula = match[1] if match else op
+    if op in _opaque_ops:
+        return formula == _WITH_BACKWARD
+    return _function(backend, f"backward_{formula}") is not None
 
 
 def has_primitives() -> bool:
@@ -148,28 +270,59 @@ class OpTable:
             return getattr(self._backend.ops, name) if own is None else own
         formula, place = match.groups()
         if name.removesuffix(f"_vjp{place}") in _opaque_ops:
-            return _call_kept if place is None else _vjp_of_kept(int(place))
+            if place is None:
+                return _run_of_kept(self._backend, name)
+            return _vjp_of_kept(self._backend, int(place))
+        function = _function(self._backend, formula)
+        backward = _function(self._backend, f"backward_{formula}")
         if place is None:
-            return _function(self._backend, formula)
-        return _vjp(_function(self._backend, f"backward_{formula}"), int(place))
+            return _run_of(self._backend, name, function, backward)
+        if backward is None:
+            return _vjp_of_framework(self._backend, function, int(place))
+        return _vjp(self._backend, backward, int(place))
 
 
-def _vjp(backward: Any, place: int) -> Callable[..., Any]:
-    what = getattr(backward, "__name__", "backward")
-
+def _vjp(backend: Any, backward: Any, place: int) -> Callable[..., Any]:
     def cotangent(grad_output: Any, output: Any, *inputs: Any, **named: Any) -> Any:
-        values = (*inputs, *named.values())
-        try:
-            found = backward(grad_output, values, (output,))
-        except TypeError:
-            own_ops.checked_backward(backward, what)  # says what is wrong with its signature
-            raise
-        if not hasattr(found, "shape"):
-            return found[place]
-        # An array alone is the gradient of one operand; its rows are no gradients.
-        return own_ops.share(what, found, place, len(values))
+        return _gradients(backend, backward, grad_output, output, inputs, named)(place)
 
     return cotangent
+
+
+def _gradients(
+    backend: Any,
+    backward: Any,
+    grad_output: Any,
+    output: Any,
+    inputs: tuple[Any, ...],
+    named: dict[str, Any],
+) -> Callable[[int], Any]:
+    """The gradient of the operand at a place, as the user's function says."""
+    what = getattr(backward, "__name__", "backward")
+    values = (*inputs, *named.values())
+    try:
+        found = backward(grad_output, values, (output,))
+    except TypeError:
+        own_ops.checked_backward(backward, what)  # says what is wrong with its signature
+        raise
+
+    def part_at(place: int) -> Any:
+        if isinstance(found, tuple | list):
+            # Values that are no tensors may have gradients, which nobody reads.
+            count = len(values) if len(found) == len(values) else len(inputs)
+            part = own_ops.share(what, found, place, count)
+        elif hasattr(found, "shape"):
+            part = own_ops.share(what, found, place, len(values))
+        else:
+            part = found[place]  # made for each operand apart (`register_primitive`)
+        return own_ops.checked_gradient(backend, what, part, place, inputs[place])
+
+    return part_at
+
+
+def is_opaque(op: str) -> bool:
+    """Whether it is one of a Lambda that is called, whose function has no name."""
+    return op in _opaque_ops
 
 
 def named(error: UnsupportedError) -> UnsupportedError:
@@ -183,6 +336,13 @@ def named(error: UnsupportedError) -> UnsupportedError:
         hint = f"register one: backend.register_function({formula!r}, function)"
     else:
         text = f"{formula}: the {backend} backend has no gradient of it{rest}"
+        if formula == _WITHOUT_BACKWARD:
+            text = f"Lambda: the {backend} backend has no gradient of its function{rest}"
+            hint = (
+                "give it to ml.Lambda as backward=: a function (grad_output, inputs, outputs) that"
+                " gives the gradients of the inputs"
+            )
+            return UnsupportedError(text, code=error.code, hint=hint, place=error.place)
         hint = (
             f'register "backward_{formula}": a function (grad_output, inputs, outputs)'
             " that gives the gradients of the inputs"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import _core, models
-from mithril.base.checks import checked_bool
+from mithril.base.checks import checked_flag
 from mithril.base.public import public
 from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, suggestion
 from mithril.execution.primitives import NAME, Kept, define_op, formula_key_of
@@ -51,7 +51,12 @@ class PrimitiveModel(OperatorModel):
         self, formula: str, kept: Kept | None, name: str | None, keys: dict[str, Connection]
     ) -> None:
         if _OUTPUT not in keys:
-            raise KeyNotFound(f"{type(self).__name__}: a primitive declares the key 'output'")
+            what = "Lambda" if kept is not None else type(self).__name__
+            raise KeyNotFound(
+                f"{what}: its keys must be declared, 'output' among them",
+                hint='key = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float]) and'
+                " input=key, output=key declare one operand and a result of its shape",
+            )
         bad = [k for k, v in keys.items() if not isinstance(v, Connection) or v._fields is None]
         if bad:
             raise SignatureError(
@@ -143,7 +148,7 @@ class Activation(PrimitiveModel):
         **kwargs: Any,
     ):
         formula = formula_key_of(formula_key)
-        is_same = checked_bool("Activation: polymorphic_constraint", polymorphic_constraint)
+        is_same = checked_flag("Activation: polymorphic_constraint", polymorphic_constraint)
         cls = _class_of(formula)
         if cls is not None:
             self._be(cls, formula, name, {"input": input, **kwargs})

@@ -27,15 +27,32 @@ class Lambda(Model):
     record too. A function with one parameter has the key `input`, else the keys are the
     parameters; results are `output`, or `output_0`, `output_1` … where it returns several.
 
-    With ``opaque=True`` the function is called with the backend's own arrays at each run; the
-    keywords declare its keys as `PrimitiveModel` takes them. A string is a function that was
-    registered on the backend (`register_function`), and is opaque.
+    With ``opaque=True`` the function is called with the backend's own arrays at each run. Keywords
+    declare its keys, inputs in the order in which the function takes them and `output`, each by an
+    `IOKey` with a type and a shape: names stand for sizes, and those that are called alike are
+    equal. ``backward(grad_output, inputs, outputs)`` gives the gradient of the input, or a tuple
+    with one for each input; `inputs` and `outputs` are tuples. It counts on every backend. Without
+    it frameworks differentiate the function, and backends without one cannot. A string is a
+    function that was registered on the backend (`register_function`), and is opaque.
 
     >>> import mithril as ml
     >>> model = ml.Model()
     >>> model |= ml.Lambda(lambda x: 0.01 * x + abs(x))(input="input", output="output")
     >>> [child.default_name for child in model.dag]
     ['Lambda']
+
+    A step with the slope of a line (a straight-through estimator):
+
+    >>> import numpy as np
+    >>> key = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float])
+    >>> step = ml.Lambda(
+    ...     np.round, opaque=True, backward=lambda g, inputs, outputs: g, input=key, output=key
+    ... )
+    >>> model = ml.Model()
+    >>> model |= step(input="x", output="y")
+    >>> pm = ml.compile(model, ml.NumpyBackend(), shapes={"x": [2]}, trainable_keys={"x"})
+    >>> pm.evaluate({"x": [0.4, 1.6]}, output_gradients={"y": [1.0, 2.0]}).gradients["x"].tolist()
+    [1.0, 2.0]
 
     Raises
     ------

@@ -7,17 +7,17 @@ from typing import Any
 
 from mithril import _core
 from mithril.execution import own_ops
-from mithril.execution.primitives import has_primitives, is_primitive, op_names
+from mithril.execution.primitives import has_gradient, has_primitives, is_primitive, op_names
 
 
 def calls_python(graph: Any) -> bool:
     """Whether a graph has ops of the user's, which are Python functions."""
-    return any(is_primitive(op) or own_ops.is_own(op) for op, *_ in graph.nodes())
+    return any(is_primitive(op) or own_ops.is_own(op) for op, *_ in graph.nodes(inner=True))
 
 
 def python_ops(compiled: Any) -> list[tuple[str, str, str, int]]:
     """The Python functions of a model's graph: op, path, file and line."""
-    return [node for node in compiled.graph.nodes() if is_primitive(node[0])]
+    return [node for node in compiled.graph.nodes(inner=True) if is_primitive(node[0])]
 
 
 def runs_natively(compiled: Any, backend: Any) -> bool:
@@ -29,9 +29,14 @@ def runs_natively(compiled: Any, backend: Any) -> bool:
 
 
 def brings_gradient(compiled: Any, backend: Any) -> bool:
-    """Whether the backend's class has the gradient of an op of the model."""
-    return own_ops.are_brought(backend) and any(
-        own_ops.is_gradient(op) for op, *_ in compiled.typed.nodes()
+    """Whether the model has an op with a gradient that the framework cannot be told: one of the
+    backend's class, or, on frameworks that take none, one of the user's."""
+    is_told = getattr(backend, "_with_gradient", None) is not None or not has_primitives()
+    if is_told and not own_ops.are_brought(backend):
+        return False
+    return any(
+        own_ops.is_gradient(op) or (not is_told and is_primitive(op) and has_gradient(backend, op))
+        for op, *_ in compiled.typed.nodes(inner=True)
     )
 
 

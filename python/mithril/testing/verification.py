@@ -28,7 +28,7 @@ from mithril.errors import (
     shown,
     suggestion,
 )
-from mithril.execution.primitives import formula_of
+from mithril.execution.primitives import formula_of, is_opaque
 from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
@@ -134,6 +134,17 @@ def _refuse_derivatives(model: Any) -> None:
         rest += node.submodels
 
 
+def _refuse_nameless(reference: Any) -> None:
+    for op, path, *_ in compilation_of(reference).compiled.typed.nodes(inner=True):
+        if is_opaque(op):
+            raise UnsupportedError(
+                f"verify: {path or 'the model'} calls a function that has no name, so that nothing"
+                " can be compared with it",
+                hint='give it one: backend.register_function("name", function) and'
+                ' ml.Lambda("name", …)',
+            )
+
+
 class Task:
     """A model with the values that every backend gets, and the reference's results."""
 
@@ -163,6 +174,7 @@ class Task:
         self.outputs, _ = self._evaluated(self.reference)
         self.weights = self._weights()
         self.outputs, self.gradients = self._evaluated(self.reference)
+        _refuse_nameless(self.reference)
         self.run = NodeRun(self, self.reference)
 
     def _shapes(self, stated: dict[str, Any]) -> dict[str, Any]:
@@ -268,7 +280,7 @@ class Task:
         """NumPy in float64 against the oracle, where the model has a file that it reads."""
         name = f"reference {self.reference.backend!r}"
         row = {"backend": name, "device": "cpu", "nodes": len(self.run.nodes)}
-        user_ops = any(op.startswith("user_") for op, *_ in self.reference.graph.nodes())
+        user_ops = any(op.startswith("user_") for op, *_ in self.reference.graph.nodes(inner=True))
         if user_ops or self.options.get("constant_keys"):
             return Verified(**row)
         try:

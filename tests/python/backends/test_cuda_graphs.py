@@ -48,7 +48,9 @@ def _launches_a_graph(call):
 
 def on(backend, title, **options):
     make, shape = MODELS[title]
-    return ml.compile(make(), backend, data_keys={"x"}, shapes={"x": shape}, exact_conv=True, **options)
+    return ml.compile(
+        make(), backend, data_keys={"x"}, shapes={"x": shape}, exact_conv=True, **options
+    )
 
 
 @every_model
@@ -133,10 +135,13 @@ def test_graphs_go_with_their_model():
     backend = ml.CudaBackend()
     x = backend.to_device(drawn(MODELS["mlp"][1]))
     before = live_objects()
-    pm = on(backend, "mlp")
-    params = backend.to_device(pm.get_parameters())
-    assert launches_a_graph(backend, lambda: pm.evaluate(params, {"x": x}))
-    del pm, params
+
+    def run():
+        pm = on(backend, "mlp")
+        params = backend.to_device(pm.get_parameters())
+        assert launches_a_graph(backend, lambda: pm.evaluate(params, {"x": x}))
+
+    run()
     assert live_objects() <= before + 2  # the arena, and the stream that records
 
 
@@ -171,7 +176,7 @@ print(launches_a_graph(backend, lambda: pm.evaluate(params, {"x": x})))
         assert done.stdout.split() == [wanted], done.stderr
 
 
-# --- memory that is kept for later runs -------------------------------------------------------------
+# --- memory that is kept for later runs ---------------------------------------------------------
 
 
 def test_memory_comes_back_at_its_place():

@@ -183,6 +183,30 @@ def test_a_place_that_an_axis_has_not(backend):
             backend.index(x, index)
 
 
+SLICES = [
+    slice(a, b, c) for a in (None, 0, 2, -1, -5) for b in (None, 1, -5, 4) for c in (-3, -1, 2, 3)
+]
+
+
+@pytest.mark.parametrize("open_size", [False, True])
+def test_gradients_of_slices(open_size, backend):
+    """MLX gave those of other elements where a step of 2 and more takes one, and failed at none."""
+    for size in (1, 3, 4):
+        for entry in SLICES:
+            model = ml.Model.create(y=ml.IOKey("x")[entry])
+            pm = ml.compile(
+                model, backend, trainable_keys={"x"}, shapes={"x": [None if open_size else size]}
+            )
+            x = np.arange(size, dtype="f4")
+            given = np.arange(2.0, 2.0 + len(x[entry]), dtype="f4")
+            wanted = np.zeros_like(x)
+            wanted[entry] = given
+            found = pm.evaluate(
+                {"x": backend.array(x)}, output_gradients={"y": backend.array(given)}
+            )
+            same(backend, found.gradients["x"], wanted)
+
+
 @pytest.mark.parametrize("diagonal", [2**31, 2**40, -(2**40), 2**62])
 def test_results_without_an_address(diagonal, backend):
     """XLA ended the process."""

@@ -364,6 +364,16 @@ def test_registered_functions_are_verified(name):
     assert_gradients(cubes(), [backend], shapes={"x": [2, 3]})
 
 
+def test_functions_without_a_name_are_refused():
+    key = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float])
+    model = ml.Model()
+    part = ml.Lambda(lambda x: x**3, opaque=True, backward=right_gradient, input=key, output=key)
+    model |= part(input="x", output="y")
+    with pytest.raises(UnsupportedError, match="calls a function that has no name") as raised:
+        ml.verify(model, ["numpy"], shapes={"x": [3]})
+    assert "register_function" in str(raised.value)
+
+
 def test_a_wrong_gradient_of_a_registered_function_is_found():
     backend = ml.NumpyBackend()
     backend.register_function("cube_of_verify", lambda x: x**3)

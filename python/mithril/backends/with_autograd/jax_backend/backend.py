@@ -331,6 +331,20 @@ class JaxBackend(AutogradBackend):
             result = self._jax.vjp(fn, *arguments, has_aux=has_aux)
         return result if has_aux else (*result, None)
 
+    def _with_gradient(
+        self, function: Callable[..., Any], pull_back: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        def forward(*inputs: Any) -> tuple[Any, Any]:
+            output = function(*inputs)
+            return output, (output, inputs)
+
+        def backward(kept: tuple[Any, Any], gradient: Any) -> tuple[Any, ...]:
+            return tuple(pull_back(gradient, *kept))
+
+        own = self._jax.custom_vjp(function)
+        own.defvjp(forward, backward)
+        return own
+
     def _push_forward(
         self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
     ) -> tuple[Any, Any]:

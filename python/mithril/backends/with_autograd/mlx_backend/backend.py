@@ -19,6 +19,7 @@ from mithril.backends.with_autograd.backend import (
 )
 from mithril.backends.with_manualgrad.numpy_backend.backend import as_numpy
 from mithril.base.arrays import mlx_values
+from mithril.base.checks import checked_integer
 from mithril.base.logging import note_option
 from mithril.base.public import public
 from mithril.base.trees import filled, leaves, ordered
@@ -95,7 +96,7 @@ class MlxBackend(AutogradBackend):
         wanted = one_of(**{n: None if d is None else as_dtype(d) for n, d in dtypes.items()})
         super().__init__(
             dtype=Dtype.float32 if wanted is None else wanted,
-            seed=one_of(seed=seed, random_seed=random_seed) or 0,
+            seed=0 if seed is None and random_seed is None else self._one_seed(seed, random_seed),
         )
         self._device = None if device is None else self._find_device(device)
         self._check_device()
@@ -108,6 +109,13 @@ class MlxBackend(AutogradBackend):
             self._limit_memory(parse_size(memory_limit, "memory_limit"))
         if switch(type(self).__name__, auto_free_tensors=auto_free_tensors, eager_free=eager_free):
             self._set("cache", self._mx.set_cache_limit, 0)
+
+    def _one_seed(self, seed: Any, random_seed: Any) -> Any:
+        given = {"seed": seed, "random_seed": random_seed}
+        name = type(self).__name__
+        return one_of(
+            **{n: checked_integer(f"{name}: {n}", x) for n, x in given.items() if x is not None}
+        )
 
     def _warn_of_hardware(self, mps: Any, ane: Any) -> None:
         metal = self._mx.metal.is_available()
@@ -287,6 +295,23 @@ class MlxBackend(AutogradBackend):
             return filled(arguments, iter(gradients))
 
         return output, pull_back, aux
+
+    def _with_gradient(
+        self, function: Callable[..., Any], pull_back: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        own = self._mx.custom_function(function)
+
+        @own.vjp
+        def backward(inputs: Any, gradient: Any, output: Any) -> Any:
+            inputs = inputs if isinstance(inputs, tuple | list) else (inputs,)
+            found = pull_back(gradient, output, tuple(inputs))
+            parts = tuple(
+                self._mx.zeros_like(x) if part is None else part
+                for x, part in zip(inputs, found, strict=True)
+            )
+            return parts if len(parts) > 1 else parts[0]
+
+        return own
 
     def _push_forward(
         self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]

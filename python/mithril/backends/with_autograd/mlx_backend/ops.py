@@ -831,8 +831,10 @@ def _in_bounds(entry, size):
         raise IndexError(f"index {entry} is out of bounds for a size of {size}")
     if isinstance(entry, slice):
         taken = range(*entry.indices(size))
-        # MLX loses the gradient of one element that is taken backwards.
-        return slice(taken[0], taken[0] + 1) if taken.step < 0 and len(taken) == 1 else entry
+        # MLX's gradients of one element and of none are wrong where the step is not 1.
+        if taken.step == 1 or len(taken) > 1:
+            return entry
+        return slice(taken[0], taken[0] + 1) if taken else slice(0, 0)
     if isinstance(entry, list):
         entry = _mx.array(entry, int64) if entry else _mx.zeros((0,), int64)
     return _places(entry, size) if isinstance(entry, _Array) else entry

@@ -308,6 +308,27 @@ class TorchBackend(AutogradBackend):
         result = self._torch.func.vjp(fn, *arguments, has_aux=has_aux)
         return result if has_aux else (*result, None)
 
+    def _with_gradient(
+        self, function: Callable[..., Any], pull_back: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        class Own(self._torch.autograd.Function):  # type: ignore[misc]
+            generate_vmap_rule = True
+
+            @staticmethod
+            def forward(*inputs: Any) -> Any:
+                return function(*inputs)
+
+            @staticmethod
+            def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+                ctx.save_for_backward(output, *inputs)
+
+            @staticmethod
+            def backward(ctx: Any, gradient: Any) -> Any:
+                output, *inputs = ctx.saved_tensors
+                return tuple(pull_back(gradient, output, tuple(inputs)))
+
+        return Own.apply
+
     def _push_forward(
         self, fn: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
     ) -> tuple[Any, Any]:
