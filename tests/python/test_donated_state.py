@@ -92,3 +92,15 @@ def test_donation_is_yes_or_no():
     pm, params, x = decoder_and_places()
     with pytest.raises(ml.errors.SignatureError, match="donate_state: requires True or False"):
         pm.evaluate(params, {"query": x}, state=pm.initial_state(), donate_state="yes")
+
+
+def test_donation_of_nothing_is_refused(backend_name):
+    pm, params, x = decoder_and_places()
+    plain = ml.compile(ml.Relu(), ml.get_backend(backend_name), shapes={"input": [2]})
+    for model, data in ((pm, {"query": x}), (plain, {"input": np.ones(2, np.float32)})):
+        for _ in range(2):  # the quick way, too
+            with pytest.raises(ml.errors.ArgumentError, match="donate_state=True: there is no"):
+                model.evaluate(params, data, donate_state=True)
+            with pytest.raises(ml.errors.ArgumentError, match="donate_state=True: there is no"):
+                model.evaluate(params, data, state={}, donate_state=True)
+            plain.evaluate({}, {"input": np.ones(2, np.float32)}, state={}, donate_state=False)

@@ -4,7 +4,7 @@ them computes in float32. Expected values are NumPy's in float64, of the same ha
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.errors import DataOverflowError
+from mithril.errors import ArgumentError, DataOverflowError, SignatureError
 
 HALVES = ("float16", "bfloat16")
 BEYOND = {"float16": 1e9, "bfloat16": 1e39, "float32": 1e39}
@@ -89,3 +89,162 @@ def test_gradients_beside_such_numbers(backend_name):
     assert found.dtype == np.float16
     between = float(np.float16(1e-3))  # the cotangent of the first product is a half
     np.testing.assert_array_equal(found, np.float16([between * 1e6] * 2))
+
+
+# --- numbers that no float holds ------------------------------------------------------------------
+
+HUGE = 10**400
+LAYERS = {
+    "dropout": [
+        lambda n: ml.GRU(2, num_layers=2, dropout=n),
+        lambda n: ml.LSTM(2, num_layers=2, dropout=n),
+        lambda n: ml.SimpleRNN(2, num_layers=2, dropout=n),
+        lambda n: ml.MultiHeadAttention(2, dropout=n),
+    ],
+    "scale": [lambda n: ml.MultiHeadAttention(2, scale=n)],
+    "theta": [lambda n: ml.models.create_llama(4, 2, 2, 1, 8, 9, theta=n)],
+    "eps": [lambda n: ml.models.create_llama(4, 2, 2, 1, 8, 9, eps=n)],
+}
+
+
+@pytest.mark.parametrize("key", LAYERS)
+@pytest.mark.parametrize("number", [HUGE, -HUGE], ids=["huge", "-huge"])
+def test_layers_name_the_argument(key, number):
+    for layer in LAYERS[key]:
+        with pytest.raises((DataOverflowError, ArgumentError), match=f": {key}\\b"):
+            layer(number)
+    if key == "dropout":
+        for layer in LAYERS[key]:
+            with pytest.raises(ArgumentError, match=": dropout .*got nan"):
+                layer(float("nan"))
+
+
+NOT_HELD = {
+    "random_normal: mean": lambda b, n: b.random_normal((2,), mean=n),
+    "random_normal: stddev": lambda b, n: b.random_normal((2,), stddev=n),
+    "rand_uniform: low": lambda b, n: b.rand_uniform(n, 1.0, 2),
+    "rand_uniform: high": lambda b, n: b.rand_uniform(0.0, n, 2),
+    "randint: low": lambda b, n: b.randint(n, 5, 2),
+    "randint: high": lambda b, n: b.randint(0, n, 2),
+    "arange: stop": lambda b, n: b.arange(0, n),
+    "arange: start": lambda b, n: b.arange(n, 5),
+    "arange: step": lambda b, n: b.arange(0, 5, n),
+    "linspace: start": lambda b, n: b.linspace(n, 1.0, 3),
+    "linspace: stop": lambda b, n: b.linspace(0.0, n, 3),
+    "full: value": lambda b, n: b.full((2,), n),
+    "array: ": lambda b, n: b.array([n], dtype="float32"),
+    "array: values": lambda b, n: b.array([n], dtype="int32"),
+}
+COUNTS = {
+    "eye: rows": lambda b, n: b.eye(n),
+    "eye: columns": lambda b, n: b.eye(2, n),
+    "linspace: steps": lambda b, n: b.linspace(0.0, 1.0, n),
+    "multinomial: num_samples": lambda b, n: b.multinomial(b.ones(3), n),
+}
+
+
+def test_arrays_of_numbers_that_no_float_holds(backend_name):
+    backend = ml.get_backend(backend_name)
+    for what, make in NOT_HELD.items():
+        for number in (HUGE, -HUGE):
+            with pytest.raises(DataOverflowError, match=f"^{what}"):
+                make(backend, number)
+        for number in ("a", None):
+            with pytest.raises(TypeError) as e:
+                make(backend, number)
+            assert isinstance(e.value, ml.errors.MithrilError), what
+    for what, make in COUNTS.items():
+        for number in (HUGE, -HUGE, 1.5, float("nan"), "a", None):
+            if (what, number) == ("eye: columns", None):
+                continue
+            with pytest.raises(ml.errors.MithrilError, match=f"^{what}"):
+                make(backend, number)
+    for number in (np.nan, np.inf, -np.inf):
+        with pytest.raises(ArgumentError, match="^arange: stop: requires a finite number"):
+            backend.arange(number)
+    with pytest.raises(ArgumentError, match="^arange: step: requires another number than 0"):
+        backend.arange(0, 5, 0)
+    with pytest.raises(ml.errors.OutOfMemoryError, match="^arange: "):
+        backend.arange(0.0, 1.0, 1e-300)
+    with pytest.raises(ArgumentError, match="randint: high: requires more than low = 5, got 5"):
+        backend.randint(5, 5, 2)
+    with pytest.raises(ArgumentError, match="num_samples: requires at most 3, .*got 4"):
+        backend.multinomial(backend.ones(3), 4)
+    with pytest.raises(ml.errors.SignatureError, match="a size of an array requires an integer"):
+        backend.zeros((2, 1.5))
+
+
+def test_what_these_make_of_numbers_that_fit(backend_name):
+    backend = ml.get_backend(backend_name)
+    made = {
+        "arange": (backend.arange(2, np.int64(9), 3), np.arange(2, 9, 3)),
+        "backwards": (backend.arange(3, 0, -1), np.arange(3, 0, -1)),
+        "none": (backend.arange(5, 2), np.arange(5, 2)),
+        "floats": (backend.arange(0.0, 1.0, 0.25), np.arange(0.0, 1.0, 0.25)),
+        "linspace": (backend.linspace(0, 2**70, 3), np.array([0, 2.0**69, 2.0**70])),
+        "eye": (backend.eye(2, 3), np.eye(2, 3)),
+        "no rows": (backend.eye(0), np.eye(0)),
+    }
+    for what, (found, wanted) in made.items():
+        np.testing.assert_array_equal(backend.to_numpy(found), wanted, err_msg=what)
+    drawn = backend.random_normal((1000,), mean=2**70, stddev=1)
+    np.testing.assert_allclose(backend.to_numpy(drawn), 2.0**70, rtol=1e-6)
+    whole = backend.to_numpy(backend.randint(-(2**63), 2**63 - 1, 50, dtype="int64"))
+    assert whole.min() < -(2**60) and whole.max() > 2**60
+
+
+def test_full_takes_the_kind_of_its_value(backend_name):
+    backend = ml.get_backend(backend_name)
+    values = [3.0, 3, True, np.float32(2), np.int32(4), np.array([1, 2]), [1.0, 2.0], np.nan]
+    for value in values:
+        found, like = backend.full((2,), value), backend.array(value)
+        assert found.dtype == like.dtype, value
+        np.testing.assert_array_equal(backend.to_numpy(found), np.full((2,), value))
+        for dtype in ("float32", "int32"):
+            if value is np.nan and dtype == "int32":
+                continue
+            found = backend.full(shape=(3, 2), value=value, dtype=dtype)
+            assert str(found.dtype).endswith(dtype)
+            np.testing.assert_array_equal(backend.to_numpy(found), np.full((3, 2), value, dtype))
+    np.testing.assert_array_equal(backend.to_numpy(backend.full(3, 7)), [7, 7, 7])
+    with pytest.raises(ml.errors.SignatureError, match="full: requires 'value'"):
+        backend.full((2,))
+    with pytest.raises(ml.errors.ShapeError, match=r"value of shape \[3\] does not broadcast"):
+        backend.full((2,), [1, 2, 3])
+
+
+def test_integers_that_the_default_does_not_hold(backend_name):
+    backend = ml.get_backend(backend_name)
+    if backend.default_int == "int64":
+        assert int(backend.to_numpy(backend.array(2**40))) == 2**40
+    else:
+        with pytest.raises(DataOverflowError, match="array: values do not fit int32; give dtype"):
+            backend.array(2**40)
+    assert int(backend.to_numpy(backend.array(2**40, dtype="int64"))) == 2**40
+
+
+# --- seeds ----------------------------------------------------------------------------------------
+
+
+def test_seeds_are_integers(backend_name):
+    backend = ml.get_backend(backend_name)
+    name = type(backend).__name__
+    for seed in (1.5, 2.0, True, False, None, "a", np.True_, [1], np.ones(2)):
+        if not (backend_name == "mlx" and seed is None):  # where it is the default
+            with pytest.raises(SignatureError, match=f"^{name}: seed requires an integer, got"):
+                ml.get_backend(backend_name, seed=seed)
+        with pytest.raises(SignatureError, match="^set_seed: seed requires an integer, got"):
+            backend.set_seed(seed)
+        if seed is not None:
+            with pytest.raises(SignatureError, match="^rand: key requires an integer, got"):
+                backend.rand(2, key=seed)
+    for seed, same in ((-1, 2**64 - 1), (2**64 + 3, 3), (np.int64(3), 3)):  # as randomize_params
+        drawn = [
+            backend.to_numpy(ml.get_backend(backend_name, seed=s).rand(4)) for s in (seed, same)
+        ]
+        np.testing.assert_array_equal(*drawn)
+        backend.set_seed(seed)
+        np.testing.assert_array_equal(backend.to_numpy(backend.rand(4)), drawn[0])
+        pm = ml.compile(ml.Linear(2), backend, shapes={"input": [1, 3]})
+        both = [backend.to_numpy(pm.randomize_params(s)["weight"]) for s in (seed, same)]
+        np.testing.assert_array_equal(*both)

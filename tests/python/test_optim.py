@@ -188,3 +188,101 @@ def test_gradients_of_nobody():
     opt = ml.optim.SGD()
     with pytest.raises(KeyNotFound, match="'wight', did you mean 'weight'"):
         opt.update({"weight": np.ones(1)}, {"wight": np.ones(1)}, {"step": 0})
+
+
+BAD_GRADIENTS = [
+    (np.ones((2, 1)), np.ones(2), ml.errors.ShapeError,
+     "update: the gradient of 'w' requires the shape [2, 1], got [2]"),
+    (np.ones(2), np.ones((1, 2)), ml.errors.ShapeError,
+     "update: the gradient of 'w' requires the shape [2], got [1, 2]"),
+    (np.ones(3), np.ones(2), ml.errors.ShapeError,
+     "update: the gradient of 'w' requires the shape [3], got [2]"),
+    (np.array([5, 5], "int32"), np.ones(2), ml.errors.DTypeError,
+     "update: params: 'w' requires a float dtype, got int32"),
+    (np.array([True]), np.ones(1), ml.errors.DTypeError,
+     "update: params: 'w' requires a float dtype, got bool"),
+    (np.ones(2), np.array([1, 2], "int32"), ml.errors.DTypeError,
+     "update: gradients: 'w' requires a float dtype, got int32"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda o: type(o).__name__)
+def test_gradients_that_do_not_fit_are_refused(backend_name, optimizer):
+    backend = ml.get_backend(backend_name)
+    for parameter, gradient, error, said in BAD_GRADIENTS:
+        params = {"other": backend.ones(1), "w": backend.array(parameter)}
+        state = optimizer.init(params)
+        with pytest.raises(error) as e:
+            optimizer.update(params, {"w": backend.array(gradient)}, state)
+        assert str(e.value).startswith(said), e.value
+        kept = backend.to_numpy(params["w"])
+        np.testing.assert_array_equal(kept, parameter)
+    # What has no gradient may be anything.
+    params = {"n": backend.array(np.array([5], "int32")), "w": backend.ones(2)}
+    gradients = {"w": backend.zeros(2)}
+    new, _ = optimizer.update(params, gradients, optimizer.init(params))
+    assert new["n"] is params["n"]
+
+
+STATEFUL = [o for o in OPTIMIZERS if o.slots]
+BAD_SLOTS = [((1, 3), "[3], got [1, 3]"), ((1,), "[3], got [1]"), ((2,), "[3], got [2]"),
+             ((), "[3], got []")]  # fmt: skip
+
+
+def three_weights(backend, optimizer):
+    model = ml.Model()
+    model |= ml.Multiply()(left="w", right="x", output="h")
+    model |= ml.Sum()(input="h", output="cost")
+    model.expose_keys("cost")
+    return ml.compile(model, backend, data_keys={"x"}, shapes={"x": [3], "w": [3]},
+                      trainable_keys={"w"}, optimizer=optimizer)  # fmt: skip
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+@pytest.mark.parametrize("optimizer", STATEFUL, ids=lambda o: type(o).__name__)
+def test_states_that_do_not_fit_are_refused(backend_name, optimizer, clip):
+    backend, optimizer = ml.get_backend(backend_name), copy.copy(optimizer)
+    optimizer.clip_norm = clip
+    pm = three_weights(backend, optimizer)
+    params, data = {"w": backend.ones(3)}, {"x": backend.ones(3)}
+    first = optimizer.init(params)
+    for warm in (False, True):  # the quick ways, too
+        for shape, said in BAD_SLOTS:
+            slot = optimizer.slots[-1]
+            state = {**first, slot: {"w": backend.zeros(shape)}}
+            with pytest.raises(ml.errors.ShapeError) as e:
+                optimizer.update(params, {"w": data["x"]}, state)
+            text = f"state: '{slot}' of 'w' requires the shape {said}"
+            assert str(e.value).startswith(f"update: {text}")
+            with pytest.raises(ml.errors.ShapeError) as e:
+                pm.step(params, state, data)
+            assert str(e.value).startswith(f"step: opt_{text}")
+        if not warm:
+            pm.step(params, first, data)
+
+
+@pytest.mark.parametrize("step", [-1, True, np.ones(3), np.array(-2), np.array(1.5), 2**70])
+def test_what_counts_no_steps_is_refused(step):
+    opt, params = ml.optim.Adam(), {"w": np.ones(3, np.float32)}
+    state = {**opt.init(params), "step": step}
+    with pytest.raises(ArgumentError, match="update: state: 'step' requires a number of steps"):
+        opt.update(params, params, state)
+    with pytest.raises(ArgumentError, match="step: opt_state: 'step' requires a number of steps"):
+        three_weights(ml.NumpyBackend(), opt).step(params, state, {"x": np.ones(3)})
+
+
+def test_a_state_of_no_arrays_is_refused():
+    opt, params = ml.optim.Momentum(), {"w": np.ones(3)}
+    with pytest.raises(ml.errors.SignatureError, match="'v' of 'w' requires an array, got 3.0"):
+        opt.update(params, params, {"step": 0, "v": {"w": 3.0}})
+
+
+def test_classes_of_users_keep_what_they_like():
+    class Rows(ml.optim.Momentum):
+        def init(self, params):
+            return {"step": 0, "v": {n: p[0] * 0 for n, p in params.items()}}
+
+    params = {"w": np.ones((2, 3))}
+    opt = Rows(lr=1.0)
+    new, _ = opt.update(params, {"w": np.ones((2, 3))}, opt.init(params))
+    np.testing.assert_array_equal(new["w"], 0)

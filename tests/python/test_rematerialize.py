@@ -270,13 +270,30 @@ def test_text_wants_sizes():
     model, data, target = mlp()
     train = ml.TrainModel(model)
     train.add_loss(ml.SquaredError(), input="y", target="t")
-    pm = ml.compile(train, ml.NumpyBackend(), data_keys={"x", "t"}, gradient_checkpointing=True,
-                    shapes={"x": [None, 20], "t": [None, 64]})  # fmt: skip
+    options = {"data_keys": {"x", "t"}, "gradient_checkpointing": True}
+    shapes = {"x": ["n", 20], "t": ["n", 64]}
+    with pytest.raises(UnsupportedError) as caught:
+        ml.compile(train, ml.NumpyBackend(), shapes=shapes, **options)
+    assert caught.value.message == (
+        "gradient_checkpointing: NumpyBackend decides for known sizes what to compute again, but"
+        " 'x' is [n, 20], 't' is [n, 64]"
+    )
+    assert "shapes=" in caught.value.hint and "static_shapes=True" in caught.value.hint
     data["t"] = target
-    params = pm.randomize_params(3)
-    assert pm.evaluate(params, data)["y"].shape == (128, 64)
+    for more in ({"inference": True}, {"static_shapes": True}):  # no gradients; sizes of the call
+        pm = ml.compile(train, ml.NumpyBackend(), shapes=shapes, **options, **more)
+        assert pm.evaluate(pm.randomize_params(3), data)["y"].shape == (128, 64)
+    ml.compile(train, ml.CpuBackend(), shapes=shapes, **options)  # plans each size
+
+
+def test_text_of_open_ranks_wants_sizes():
+    model = ml.Model()
+    model |= ml.Sine()(input="x", output="h")
+    model |= ml.Sum()(input="h", output="y")
+    options = {"trainable_keys": {"x"}, "gradient_checkpointing": True}
+    pm = ml.compile(model, ml.NumpyBackend(), **options)
     with pytest.raises(UnsupportedError, match="gradient_checkpointing: the sizes of ") as caught:
-        pm.evaluate(params, data, output_gradients=True)
+        pm.evaluate({"x": floats(2, 3)}, output_gradients=True)
     assert "shapes=" in caught.value.hint
 
 

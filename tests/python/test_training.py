@@ -436,3 +436,53 @@ def test_what_train_model_refuses():
     ):
         with pytest.raises(kind, match=text):
             train_model(*arguments, **options)
+
+
+def test_a_state_with_entries_that_nobody_reads_is_refused(backend):  # of evaluate, step, predict
+    train = ml.compile(
+        training(), backend, data_keys={"x", "t"}, shapes={"x": [None, 3]},
+        optimizer=ml.optim.SGD(0.1),
+    )  # fmt: skip
+    params, state = train.randomize_params(0), train.initial_state()
+    opt_state = ml.optim.SGD(0.1).init(params)
+    alone = ml.compile(network(), backend, data_keys={"x"}, shapes={"x": [None, 3]})
+    (statistic, *_) = (key for key in train.state_keys if key != "rng_key")
+    calls = {
+        "evaluate": lambda s: train.evaluate(params, DATA, state=s),
+        "step": lambda s: train.step(params, opt_state, DATA, s),
+        "predict": lambda s: train.predict(params, {"x": X}, state=s),
+    }
+    calls["evaluate "] = lambda s: train.evaluate(params, DATA, state=s, output_gradients=True)
+    for _ in range(2):  # the quick ways, too
+        for call, run in calls.items():
+            run(state)
+            said = f"{call.strip()}: state has 'zz', which the model has not\n  help: its state is"
+            with pytest.raises(KeyNotFound) as e:
+                run({**state, "zz": 1})
+            assert str(e.value).startswith(said)
+            with pytest.raises(KeyNotFound, match=f"did you mean '{statistic}'"):
+                run({**state, statistic[:-1]: 1})
+    # A model in inference has the statistics among its parameters, and draws nothing.
+    own = {**params, **{key: state[key] for key in state if key != "rng_key"}}
+    with pytest.raises(KeyNotFound, match=f"state has '{statistic}', which the model reads from"):
+        alone.evaluate(own, {"x": X}, state=state)
+    with pytest.raises(KeyNotFound, match="state has 'zz', .*\n  help: it has no state"):
+        alone.evaluate(own, {"x": X}, state={"zz": 1})
+    outputs = alone.evaluate(own, {"x": X})
+    for kept in ({}, {"rng_key": state["rng_key"]}):
+        again = alone.evaluate(own, {"x": X}, state=kept)
+        np.testing.assert_array_equal(backend.to_numpy(again["y"]), backend.to_numpy(outputs["y"]))
+    found = backend.to_numpy(alone.predict(own, {"x": X}, state=state)["y"])
+    np.testing.assert_allclose(found, backend.to_numpy(outputs["y"]), rtol=1e-6)
+
+
+def test_train_model_looks_at_states_and_seeds():
+    batches, options = [(X, T)], {"optimizer": ml.optim.Momentum(0.1)}
+    pm = compiled(plain(), data_keys={"x"})
+    params = pm.randomize_params(0)
+    state = {"step": 0, "v": {name: np.zeros(1) for name in params}}
+    with pytest.raises(ml.errors.ShapeError, match="train_model: opt_state: 'v' of '.*' requires"):
+        train_model(pm, pm.backend, batches, params=params, opt_state=state, **options)
+    for seed in (1.5, True, "a", None):
+        with pytest.raises(SignatureError, match="train_model: seed requires an integer, got"):
+            train_model(pm, pm.backend, batches, params=params, seed=seed, **options)

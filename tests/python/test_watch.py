@@ -102,6 +102,26 @@ def test_infinities(backend_name):
         pm.evaluate({"x": x}, {})
 
 
+def test_infinities_on_the_way_are_those_of_the_engine_s_gradients(backend_name):
+    """d sqrt(relu(x)) is Inf behind the root and 0 behind relu: frameworks show its end only."""
+    backend = ml.get_backend(backend_name)
+    model = ml.Model()
+    model |= ml.Relu()(input="x", output="r")
+    model |= ml.Sqrt(name="root")(input="r", output="y")
+
+    def gradient(**options):
+        pm = compiled(model, backend, [2], check_nan="inf", **options)
+        cotangents = {"y": array(backend, [1.0, 1.0])}
+        params = {"x": array(backend, [-1.0, 4.0])}
+        found = pm.evaluate(params, output_gradients=cotangents).gradients["x"]
+        return backend.to_numpy(found).tolist()
+
+    with pytest.raises(NotFiniteError, match="made 1 Inf or NaN in the gradient program"):
+        gradient(autodiff="engine")
+    if backend_name in ("torch", "jax", "mlx"):
+        assert gradient() == [0.0, 0.25]
+
+
 @pytest.mark.device
 @pytest.mark.parametrize("backend_class", [ml.NumpyBackend, ml.CpuBackend])
 def test_masks_of_infinities_are_nobody_s_fault(backend_class):

@@ -19,8 +19,6 @@ using runtime::RunControl;
 
 // Nanoseconds between waits, as they are estimated for a core of a CPU.
 constexpr double kBetweenWaits = 2'000'000, kBetweenWaitsOfGpu = 100'000'000;
-// Commands that are worth to be recorded, and that a device can be asked to keep.
-constexpr int64_t kFewestCommands = 2, kMostCommands = 10'000;
 
 std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count) {
   std::vector<int64_t> out(static_cast<size_t>(count), 0);
@@ -148,52 +146,12 @@ core::Status Executable::prepare_report() {
   return {};
 }
 
-namespace {
-
-/// Commands that steps enqueue, and for how long they keep one core of a CPU busy.
-struct Commands {
-  int64_t count = 0;
-  double nanoseconds = 0;
-};
-
-// Nothing where the host takes part: it computes a step or reads a condition.
-std::optional<Commands> commands_of(const PlanCode& code) {
-  Commands out;
-  for (size_t at = 0; at < code.steps.size(); ++at) {
-    const StepCode& step = code.steps[at];
-    const plan::Step& planned = code.plan->steps[at].step;
-    switch (step.kind) {
-      case StepCode::Kind::kNothing: break;
-      case StepCode::Kind::kLaunch:
-        ++out.count;
-        out.nanoseconds += plan::nanoseconds_of(*code.plan, planned);
-        break;
-      case StepCode::Kind::kLoop: {
-        if (step.second != nullptr) return {};
-        const auto body = commands_of(*step.first);
-        if (!body) return {};
-        const auto length = static_cast<double>(planned.loop->length);
-        const double count = length * static_cast<double>(body->count);
-        if (count > static_cast<double>(kMostCommands)) return {};
-        out.count += static_cast<int64_t>(count);
-        out.nanoseconds += length * body->nanoseconds;
-        break;
-      }
-      case StepCode::Kind::kHost:
-      case StepCode::Kind::kBranch: return {};
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
 // Interrupts end a run between steps, and a step that overwrites an input waits for the report of
 // indices before it: what is recorded is short, and does not wait.
 void Executable::prepare_recording() {
   if (!driver_->records_commands()) return;
   const auto commands = commands_of(*source_.code);
-  if (!commands || commands->count < kFewestCommands || commands->count > kMostCommands) return;
+  if (!commands || commands->count < 2) return;
   const bool waits =
       !source_.checked.empty() &&
       std::find(is_overwritten_.begin(), is_overwritten_.end(), true) != is_overwritten_.end();

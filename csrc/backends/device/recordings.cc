@@ -3,7 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "plan/cost.h"
+
 namespace mithril::device {
+namespace {
+
+constexpr int64_t kMostCommands = 10'000;
+
+}  // namespace
 
 Recordings::Entry& Recordings::at(Addresses addresses) {
   auto found = std::find_if(entries_.begin(), entries_.end(),
@@ -22,6 +29,36 @@ Recordings::Entry& Recordings::at(Addresses addresses) {
 void Recordings::give_up() {
   has_given_up_ = true;
   entries_.clear();
+}
+
+std::optional<Commands> commands_of(const PlanCode& code) {
+  Commands out;
+  for (size_t at = 0; at < code.steps.size(); ++at) {
+    const StepCode& step = code.steps[at];
+    const plan::Step& planned = code.plan->steps[at].step;
+    switch (step.kind) {
+      case StepCode::Kind::kNothing: break;
+      case StepCode::Kind::kLaunch:
+        ++out.count;
+        out.nanoseconds += plan::nanoseconds_of(*code.plan, planned);
+        break;
+      case StepCode::Kind::kLoop: {
+        if (step.second != nullptr) return {};
+        const auto body = commands_of(*step.first);
+        if (!body) return {};
+        const auto length = static_cast<double>(planned.loop->length);
+        const double count = length * static_cast<double>(body->count);
+        if (count > kMostCommands) return {};
+        out.count += static_cast<int64_t>(count);
+        out.nanoseconds += length * body->nanoseconds;
+        break;
+      }
+      case StepCode::Kind::kHost:
+      case StepCode::Kind::kBranch: return {};
+    }
+    if (out.count > kMostCommands) return {};
+  }
+  return out;
 }
 
 }  // namespace mithril::device

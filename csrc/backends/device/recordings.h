@@ -1,10 +1,13 @@
 // Steps of a plan as command buffers, by where their operands are.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/device/driver.h"
+#include "backends/device/plan_code.h"
 
 namespace mithril::device {
 
@@ -32,5 +35,16 @@ class Recordings {
   std::vector<Entry> entries_;  // the last used one first
   bool has_given_up_ = false;
 };
+
+/// Counts the commands that steps enqueue, and estimates for how long these keep one core of a CPU
+/// busy.
+struct Commands {
+  int64_t count = 0;
+  double nanoseconds = 0;
+};
+
+/// Nothing where the host takes part, as it computes a step or reads a condition, or where they are
+/// more than a device can be asked to keep.
+std::optional<Commands> commands_of(const PlanCode& code);
 
 }  // namespace mithril::device

@@ -169,10 +169,19 @@ class Hints {
     const bool one_less = given && wanted && given->size() + 1 == wanted->size();
     if (!one_less || given->empty() || wanted->back()) return "";
     Sizes column = *given;
-    column.push_back(1);
+    const bool is_image = has_channels(leaf_of_facts());
+    column.insert(is_image ? column.begin() + 1 : column.end(), 1);
     if (!fit(column, *wanted)) return "";
-    return fmt::format("'{}' lacks its last axis: one column is {}", solver_.name(conflict_.about),
+    return fmt::format("'{}' lacks its {} is {}", solver_.name(conflict_.about),
+                       is_image ? "axis of channels: one channel" : "last axis: one column",
                        print(column, column));
+  }
+
+  // Whose input is [N, channels, …].
+  bool has_channels(NodeId leaf) const {
+    const ir::OpDef* op = leaf == kNone ? nullptr : arena_.node(leaf).op;
+    return op != nullptr &&
+           (op->name.starts_with("convolution") || op->name.find("pool") != std::string::npos);
   }
 
   // Which said what is known of the first side.
@@ -327,6 +336,8 @@ class Hints {
                                           op->name.find("pool2d") != std::string::npos);
     if (!window) return "";
     for (const Conflict::Side& at : sides_) {
+      const ConnId key = key_of_cell(arena_, solver_, leaf, at.cell);
+      if (key == kNone || arena_.key(key) != "input") continue;
       const auto shape = parse(at.text);
       if (!shape || shape->size() != 4 || !shape->back() || *shape->back() > 4) continue;
       if (!(*shape)[1] || *(*shape)[1] <= *shape->back()) continue;

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mithril.backends.registry import get_backend
 from mithril.base.arrays import host_values
-from mithril.base.checks import checked_integer, checked_str
+from mithril.base.checks import checked_count, checked_integer, checked_number, checked_str
 from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.eager import methods, traced
@@ -21,6 +21,7 @@ from mithril.eager.array_methods import ArrayMethods
 from mithril.eager.recording import is_symbolic, record
 from mithril.errors import (
     ArgumentError,
+    DataOverflowError,
     DTypeError,
     MithrilError,
     OutOfMemoryError,
@@ -58,12 +59,46 @@ def shape_and_dtype(arguments: tuple[Any, ...], dtype: DTypeLike | None) -> tupl
         arguments, dtype = arguments[:-1], arguments[-1]
     if len(arguments) == 1 and _is_shape(arguments[0]):
         arguments = tuple(arguments[0])
-    sizes = tuple(operator.index(n) for n in arguments)
+    sizes = tuple(checked_integer("a size of an array", n) for n in arguments)
     if min(sizes, default=0) < 0:
         raise ShapeError(f"sizes of an array are not negative, got {sizes}")
     if math.prod(sizes) >= _MOST_ELEMENTS:
         raise OutOfMemoryError(f"an array of shape {sizes} does not fit an address space")
     return sizes, None if dtype is None else as_dtype(dtype)
+
+
+def _check_bounds(bounds: Sequence[Any]) -> None:
+    """Refuses numbers that `arange` cannot go through; arrays are left alone."""
+    names = ("stop",) if len(bounds) == 1 else ("start", "stop", "step")
+    for name, bound in zip(names, bounds, strict=False):
+        number = checked_number(f"arange: {name}", bound)
+        if getattr(bound, "shape", ()) != ():
+            raise SignatureError(f"arange: {name}: requires a number, got {shown(bound)}")
+        if not math.isfinite(number):
+            raise ArgumentError(f"arange: {name}: requires a finite number, got {shown(bound)}")
+        if isinstance(bound, int) and not -(2**63) <= bound < 2**63:
+            raise DataOverflowError(
+                f"arange: {name}: requires an integer of 64 bits, got {shown(bound)}"
+            )
+        if name == "step" and bound == 0:
+            raise ArgumentError(f"arange: step: requires another number than 0, got {bound}")
+    start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
+    steps = (stop - start) / (bounds[2] if len(bounds) == 3 else 1)
+    if steps >= _MOST_ELEMENTS:
+        raise OutOfMemoryError(f"arange: {float(steps):.3g} elements do not fit an address space")
+
+
+def _checked_range(what: str, low: Any, high: Any) -> tuple[int, int]:
+    """Bounds of integers, of which the upper one is none."""
+    bounds = checked_integer(f"{what}: low", low), checked_integer(f"{what}: high", high)
+    for name, bound in zip(("low", "high"), bounds, strict=True):
+        if not -(2**63) <= bound < 2**63:
+            raise DataOverflowError(
+                f"{what}: {name}: requires an integer of 64 bits, got {shown(bound)}"
+            )
+    if bounds[0] >= bounds[1]:
+        raise ArgumentError(f"{what}: high: requires more than low = {low}, got {high}")
+    return bounds
 
 
 def _is_size(value: Any) -> bool:
@@ -229,9 +264,36 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
     def _dtype_or_own(self, input: Any, dtype: DTypeLike | None) -> Dtype:
         return self.dtype(input) if dtype is None else as_dtype(dtype)
 
+    @public
+    def full(self, shape: Any, value: Any, dtype: DTypeLike | None = None) -> Any:
+        """An array of one value, or of values that are repeated to the shape; without `dtype` of
+        the kind that `array` makes of the value.
+
+        >>> import mithril as ml
+        >>> backend = ml.NumpyBackend()
+        >>> backend.full((2,), 3.0), backend.full(2, 3).dtype, backend.full(2, True)
+        (array([3., 3.], dtype=float32), dtype('int64'), array([ True,  True]))
+        """
+        if is_symbolic((shape, value)):
+            return record("full", (shape, value), {} if dtype is None else {"dtype": dtype})
+        sizes, asked = shape_and_dtype((shape,), dtype)
+        if not isinstance(value, list | tuple):
+            checked_number("full: value", value)
+        one = self.to_numpy(self.tensor(value, asked))
+        try:
+            return self._from_host(np.array(np.broadcast_to(one, sizes)))
+        except ValueError:
+            raise ShapeError(
+                f"full: value of shape {list(one.shape)} does not broadcast to {list(sizes)}"
+            ) from None
+
+    @public
     def eye(self, rows: int, columns: int | None = None, dtype: DTypeLike | None = None) -> Any:
         """Ones on the diagonal, zeros elsewhere."""
-        return self._from_host(np.eye(rows, columns, dtype=np.float64), self._or_default(dtype))
+        count = checked_count("eye: rows", rows)
+        across = count if columns is None else checked_count("eye: columns", columns)
+        checked_count("eye", count * across)
+        return self._from_host(np.eye(count, across, dtype=np.float64), self._or_default(dtype))
 
     def _or_default(self, dtype: DTypeLike | None) -> Dtype:
         return self.default_dtype if dtype is None else as_dtype(dtype)
@@ -240,16 +302,20 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         """`arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`."""
         if not 1 <= len(bounds) <= 3:
             raise SignatureError(f"arange takes 1 to 3 numbers, got {len(bounds)}")
+        _check_bounds(bounds)
         if dtype is None:
             floating = any(isinstance(b, float) for b in bounds)
             dtype = self.default_dtype if floating else self.default_int
         return self._from_host(np.arange(*bounds), dtype)
 
+    @public
     def linspace(
         self, start: float, stop: float, steps: int, dtype: DTypeLike | None = None
     ) -> Any:
         """`steps` evenly spaced numbers, both ends included."""
-        return self._from_host(np.linspace(start, stop, steps), self._or_default(dtype))
+        ends = checked_number("linspace: start", start), checked_number("linspace: stop", stop)
+        count = checked_count("linspace: steps", steps)
+        return self._from_host(np.linspace(*ends, count), self._or_default(dtype))
 
     # --------------------------------------------------------------------------------- random
 
@@ -261,68 +327,84 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
             stream = self.__dict__["_random_stream"] = Stream(getattr(self, "seed", 0))
         return stream
 
+    @public
     def set_seed(self, seed: int) -> None:
         """Starts the backend's random numbers over. Equal seeds, equal numbers on any backend."""
         self.seed = checked_integer("set_seed: seed", seed)
         self._stream.seed(self.seed)
 
-    def _draws(self, key: int | None) -> Stream:
-        return self._stream if key is None else Stream(checked_integer("key", key))
+    def _draws(self, call: str, key: int | None) -> Stream:
+        return self._stream if key is None else Stream(checked_integer(f"{call}: key", key))
 
-    def _drawn(self, kind: str, shape: Any, dtype: Any, key: int | None) -> np.ndarray:
+    def _drawn(self, call: str, kind: str, shape: Any, dtype: Any, key: int | None) -> np.ndarray:
         drawn_in = self._or_default(dtype)
-        return getattr(self._draws(key), kind)(shape, drawn_in.numpy())
+        return getattr(self._draws(call, key), kind)(shape, drawn_in.numpy())
 
     @_takes_both_styles
     def rand(self, shape: Any, dtype: DTypeLike | None = None, key: int | None = None) -> Any:
         """Uniform in [0, 1)."""
-        return self._from_host(self._drawn("uniform", shape, dtype, key))
+        return self._from_host(self._drawn("rand", "uniform", shape, dtype, key))
 
     @_takes_both_styles
     def randn(self, shape: Any, dtype: DTypeLike | None = None, key: int | None = None) -> Any:
         """Standard normal."""
-        return self._from_host(self._drawn("normal", shape, dtype, key))
+        return self._from_host(self._drawn("randn", "normal", shape, dtype, key))
 
+    @public
     def random_normal(
         self, shape: Any = (), mean: float = 0.0, stddev: float = 1.0,
         dtype: DTypeLike | None = None, key: int | None = None,
     ) -> Any:  # fmt: skip
         """Normal with the given mean and standard deviation."""
         sizes, dtype = shape_and_dtype((shape,), dtype)
-        drawn = self._drawn("normal", sizes, dtype, key)
+        mean = checked_number("random_normal: mean", mean)
+        stddev = checked_number("random_normal: stddev", stddev)
+        drawn = self._drawn("random_normal", "normal", sizes, dtype, key)
         return self._from_host((drawn * stddev + mean).astype(drawn.dtype))
 
+    @public
     def rand_uniform(
         self, low: float, high: float, *shape: Any, dtype: DTypeLike | None = None,
         key: int | None = None,
     ) -> Any:  # fmt: skip
         """Uniform in [low, high)."""
         sizes, dtype = shape_and_dtype(shape, dtype)
-        drawn = self._drawn("uniform", sizes, dtype, key)
+        low = checked_number("rand_uniform: low", low)
+        high = checked_number("rand_uniform: high", high)
+        drawn = self._drawn("rand_uniform", "uniform", sizes, dtype, key)
         return self._from_host((drawn * (high - low) + low).astype(drawn.dtype))
 
+    @public
     def randint(
         self, low: int, high: int, *shape: Any, dtype: DTypeLike | None = None,
         key: int | None = None,
     ) -> Any:  # fmt: skip
         """Integers in [low, high)."""
         sizes, dtype = shape_and_dtype(shape, dtype)
-        drawn = integers(self._draws(key).next_key(), sizes, low, high)
+        low, high = _checked_range("randint", low, high)
+        drawn = integers(self._draws("randint", key).next_key(), sizes, low, high)
         return self._from_host(drawn, self.default_int if dtype is None else dtype)
 
+    @public
     def multinomial(
         self, probs: Any, num_samples: int, replacement: bool = False, key: int | None = None
     ) -> Any:
         """Indices drawn with the given weights; a row of `num_samples` for each row of weights."""
-        weights = np.asarray(self.to_numpy(probs), np.float64)
-        stream = self._draws(key)
+        weights = np.asarray(self.to_numpy(self._given(probs)), np.float64)
+        num_samples = checked_count("multinomial: num_samples", num_samples)
+        stream = self._draws("multinomial", key)
         if replacement:
             cumulated = np.cumsum(weights, -1)[..., None, :]
             drawn = stream.uniform((*weights.shape[:-1], num_samples, 1), np.float64)
             indices = np.sum(drawn * cumulated[..., -1:] >= cumulated, -1)
         else:
-            if num_samples > np.count_nonzero(weights, -1).min():
-                raise ValueError("multinomial: more samples than weights that are not 0")
+            most = np.count_nonzero(weights, -1).min()
+            if num_samples > most:
+                raise ArgumentError(
+                    f"multinomial: num_samples: requires at most {most}, the weights that are not"
+                    f" 0, got {num_samples}",
+                    hint="replacement=True draws some of them again",
+                )
             # The largest of log(weight) + Gumbel noise are a sample without replacement.
             noise = -np.log(-np.log1p(-stream.uniform(weights.shape, np.float64)))
             with np.errstate(divide="ignore"):

@@ -8,13 +8,21 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any, TypeVar
 
-from mithril.errors import ArgumentError, SignatureError, shown
+from mithril.errors import (
+    ArgumentError,
+    DataOverflowError,
+    OutOfMemoryError,
+    SignatureError,
+    shown,
+)
 from mithril.types import Dtype
 
 T = TypeVar("T")
 _MOST_ITEMS = 1_000_000
+_MOST_ELEMENTS = 2**60
 _SINGLE: list[type] = []  # classes whose objects could be gone through, and are one thing each
 
 
@@ -24,6 +32,15 @@ def checked_bool(what: str, value: Any) -> bool:
         return bool(operator.index(value))
     except Exception:  # of somebody's __index__, too
         raise SignatureError(f"{what}: requires True or False, got {shown(value)}") from None
+
+
+def checked_flag(what: str, value: Any, hint: str = "") -> bool:
+    """The bool that a layer is told by: no number, which would be a size in another order."""
+    if isinstance(value, bool):
+        return value
+    if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise SignatureError(f"{what}: requires True or False, got {shown(value)}", hint=hint)
 
 
 def checked_str(what: str, text: Any) -> str:
@@ -80,12 +97,56 @@ def checked_size(what: str, value: Any, least: int = 1) -> int:
     return value
 
 
+def checked_integer(what: str, value: Any) -> int:
+    """An integer of any size, NumPy's too, such as a seed; `what` names it without a colon."""
+    try:
+        if type(value).__name__ not in ("bool", "bool_"):
+            return operator.index(value)
+    except Exception:  # of somebody's __index__, too
+        pass
+    raise SignatureError(f"{what} requires an integer, got {shown(value)}")
+
+
+def as_float(what: str, value: Any) -> float:
+    """A real number, which may be larger than a float can be, as a float."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataOverflowError(
+            f"{what}: requires a number that a float can hold, got {shown(value)}"
+        ) from None
+
+
+def checked_number(what: str, value: Any) -> Any:
+    """A number as a float; arrays, of any library, as they are."""
+    if isinstance(value, Real):
+        return as_float(what, value)
+    if not hasattr(value, "dtype"):
+        raise SignatureError(f"{what}: requires a number, got {shown(value)}")
+    return value
+
+
+def checked_count(what: str, value: Any, least: int = 0) -> int:
+    """How many elements there are to be: as many as memory has addresses for, at most."""
+    count = checked_integer(f"{what}:", value)
+    if count < least:
+        raise ArgumentError(f"{what}: requires an integer of at least {least}, got {shown(value)}")
+    if count >= _MOST_ELEMENTS:
+        raise OutOfMemoryError(f"{what}: {shown(value)} elements do not fit an address space")
+    return count
+
+
 __all__ = [
+    "as_float",
+    "checked_count",
+    "checked_integer",
+    "checked_number",
     "checked_instance",
     "checked_list",
     "checked_mapping",
     "single",
     "checked_str",
     "checked_bool",
+    "checked_flag",
     "checked_size",
 ]

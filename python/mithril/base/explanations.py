@@ -97,6 +97,61 @@ def near_miss(name: str, wire: str, read: tuple, written: tuple) -> str:
     )
 
 
+# --- who reads an input -------------------------------------------------------------------------
+
+
+class Reader(NamedTuple):
+    """An op that reads an input of the model: by which of its keys, and where it is."""
+
+    key: str
+    op: str
+    title: str  # "Embedding 'gpt.wte'"
+
+
+def readers(node: Any, key: str, most: int = 64) -> list[Reader]:
+    """The ops that read a wire of a model, at any depth; `most` models are looked at."""
+    found: list[Reader] = []
+    ahead = [(node, key, "")]
+    for _ in range(most):
+        if not ahead:
+            break
+        part, wire, path = ahead.pop(0)
+        if part.op:
+            is_named = path.lower() not in ("", part.class_name.lower())
+            title = f"{part.class_name} '{path}'" if is_named else part.class_name
+            found.append(Reader(wire, part.op, title))
+            continue
+        for name, child in zip(part.submodel_names, part.submodels, strict=True):
+            inputs = child.input_keys
+            own = [k for k, w in part.wiring(child) if w.key_name == wire and k in inputs]
+            ahead += [(child, k, f"{path}.{name}" if path else name) for k in own]
+    return found
+
+
+def _takes_classes(reader: Reader) -> bool:
+    return reader.op.endswith("cross_entropy") and reader.key == "target"
+
+
+_ONE_HOT = "'target' of {} takes class numbers; one-hot targets are those of ml.CrossEntropy({})"
+
+
+def kind_hint(node: Any, key: str, rank: int) -> str:
+    """What to do with floats for an input of integers; `rank` is that of the floats."""
+    found = readers(node, key)
+    for reader in found:
+        if _takes_classes(reader):
+            if rank > 1:
+                return _ONE_HOT.format(reader.title, "categorical=False")
+            return f"'target' of {reader.title} takes class numbers: cast the data, if they are"
+        if reader.op == "embedding":
+            return (
+                f"{reader.key!r} of {reader.title} takes row numbers, such as ids of tokens: cast"
+                " the data only if they are; measured values go into a layer such as Linear"
+            )
+    by = f" for {found[0].key!r} of {found[0].title}" if found else ""
+    return f"cast the data{by}, if that is what you mean"
+
+
 # --- data that do not fit -----------------------------------------------------------------------
 
 
@@ -116,7 +171,7 @@ def data_error(error: ShapeError, node: Any, compiled: tuple[str, int]) -> Shape
     here = _core.user_location()
     facts.append((given, here, "", 0))
     wanted = _sizes(required, _known_sizes(reasons))
-    hint = _shape_hint(wanted, _sizes(given))
+    hint = _class_hint(node, name, wanted, _sizes(given)) or _shape_hint(wanted, _sizes(given))
     if not hint and reasons and wanted is not None and None not in wanted:
         hint = f"{wanted} goes with the other inputs"
     text = _core.error_text(message, here, facts, reasons, "")
@@ -146,22 +201,54 @@ def _sizes(fact: str, known: Mapping[str, str] = MappingProxyType({})) -> list[i
     return [int(item) if item.isdigit() else None for item in items]
 
 
+Sizes = list[int | None] | None
+
+
 def _fits(sizes: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
     pairs = zip(sizes, wanted, strict=True)
     return all(w is None or s == w for s, w in pairs)
 
 
-def _shape_hint(wanted: list[int | None] | None, given: list[int | None] | None) -> str:
+def _class_hint(node: Any, key: str, wanted: Sizes, given: Sizes) -> str:
+    """One-hot targets where class numbers are taken."""
+    if wanted is None or given is None or len(given) != len(wanted) + 1:
+        return ""
+    if len(given) < 2 or given[1] == 1 or node.find_connection(key) is None:
+        return ""
+    found = next((reader for reader in readers(node, key) if _takes_classes(reader)), None)
+    return _ONE_HOT.format(found.title, "categorical=False") if found else ""
+
+
+def _shape_hint(wanted: Sizes, given: Sizes) -> str:
     if wanted is None or given is None or len(wanted) > 5:
         return ""
     if len(given) == len(wanted):
-        for moved in itertools.permutations(given):
+        for order in itertools.permutations(range(len(given))):
+            moved = [given[axis] for axis in order]
             if _fits(moved, wanted):
-                return f"the axes are in another order: did you mean {list(moved)}?"
-    elif len(given) == len(wanted) - 1 and wanted[0] in (None, 1) and _fits(given, wanted[1:]):
-        return f"a first axis is missing: {[1, *given]} would fit"
-    elif len(given) > len(wanted) and len(wanted) == 2 and None not in given:
+                how = f" transpose it by {order}" if len(order) > 2 else ""
+                return f"the axes are in another order: did you mean {moved}?{how}"
+    elif len(given) < len(wanted):
+        return _missing_axes(wanted, given)
+    elif len(given) == len(wanted) + 1 and 1 in given:
+        for axis in reversed(range(len(given))):
+            fewer = [*given[:axis], *given[axis + 1 :]]
+            if given[axis] == 1 and _fits(fewer, wanted):
+                return f"an axis of size 1 is too much: {fewer} would fit"
+    if len(given) > len(wanted) and len(wanted) == 2 and None not in given:
         width = math.prod(size or 0 for size in given[1:])
         if wanted[1] == width:
             return f"flatten it: {[given[0], width]} would fit"
+    return ""
+
+
+def _missing_axes(wanted: Sequence[int | None], given: Sequence[int | None]) -> str:
+    """The shape with axes of size 1: the first ones, or one that the model has elsewhere."""
+    count = len(wanted) - len(given)
+    if all(size in (None, 1) for size in wanted[:count]) and _fits(given, wanted[count:]):
+        told = "a first axis is" if count == 1 else "the first axes are"
+        return f"{told} missing: {[*[1] * count, *given]} would fit"
+    for axis in range(1, len(wanted) if count == 1 else 0):
+        if wanted[axis] == 1 and _fits(given, [*wanted[:axis], *wanted[axis + 1 :]]):
+            return f"axis {axis} is missing: {[*given[:axis], 1, *given[axis:]]} would fit"
     return ""

@@ -1,11 +1,15 @@
 """What other libraries call things, and what they are called here: for messages of unknown names.
 
-One table a kind of name: layers and functions of the package, members of connections, arguments.
+One table a kind of name: layers and functions of the package, members of connections, of models
+and of optimizers, arguments; and numbers in the place of another argument.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mithril.errors import shown
 
 _TORCH, _KERAS, _JAX, _NUMPY = "PyTorch", "Keras", "JAX", "NumPy"
 
@@ -49,7 +53,13 @@ _NAMES: dict[str, tuple[str, str]] = {
             "layers": "ml itself: ml.Linear, ml.Conv2D",
             "losses": "ml itself: ml.SquaredError, ml.CrossEntropy",
             "optimizers": "ml.optim",
-            "RMSprop": "ml.optim.Adam, ml.optim.SGD or ml.optim.Momentum",
+            "RMSprop": "not there; ml.optim.Adam is nearest, the others are ml.optim.AdamW, SGD and"
+            " Momentum",
+            "EarlyStopping": "a callback of mithril.training.train_model that returns True to end",
+            "callbacks": "mithril.training.train_model(..., callbacks=[function of an Epoch])",
+            "to_categorical": "not needed: ml.CrossEntropy() takes class numbers; one-hot targets"
+            " are numpy.eye(classes)[y], for ml.CrossEntropy(categorical=False)",
+            "load_model": "ml.load(path)",
         }.items()
     },
     **{
@@ -75,7 +85,22 @@ _NAMES: dict[str, tuple[str, str]] = {
             "BCEWithLogitsLoss": 'ml.BinaryCrossEntropy(reduction="mean")',
             "KLDivLoss": "ml.KLDivergence",
             "MultiheadAttention": "ml.MultiHeadAttention",
-            "Dropout2d": "ml.Dropout",
+            "Transformer": "ml.MultiHeadAttention, ml.LayerNorm and ml.Linear, wired",
+            "TransformerEncoder": "ml.MultiHeadAttention, ml.LayerNorm and ml.Linear, wired",
+            "TransformerEncoderLayer": "ml.MultiHeadAttention, ml.LayerNorm and ml.Linear, wired",
+            "TransformerDecoderLayer": "ml.MultiHeadAttention, ml.LayerNorm and ml.Linear, wired",
+            "Dropout1d": "x * ml.Dropout(p)(ml.OnesLike()(x[:, :, :1])), which drops channels"
+            " of [N, C, L]",
+            "Dropout2d": "x * ml.Dropout(p)(ml.OnesLike()(x[:, :, :1, :1])), which drops channels"
+            " of [N, C, H, W]; ml.Dropout drops single elements",
+            "Dropout3d": "x * ml.Dropout(p)(ml.OnesLike()(x[:, :, :1, :1, :1])), which drops"
+            " channels of [N, C, D, H, W]",
+            "InstanceNorm1d": "ml.InstanceNorm",
+            "InstanceNorm2d": "ml.InstanceNorm",
+            "InstanceNorm3d": "ml.InstanceNorm",
+            "lr_scheduler": "optimizer.lr = ..., set between steps",
+            "DataLoader": 'any batches: dictionaries, {"x": ..., "y": ...}, in a list or from'
+            " PyTorch's own loader",
             "AdaptiveAvgPool": "ml.AdaptiveAvgPool2D",
             "ZeroPad2d": "ml.Pad",
             "Unsqueeze": "ml.ExpandDims",
@@ -193,6 +218,10 @@ _MEMBERS: dict[str, tuple[str, str]] = {
     },
 }
 
+# Trained values are the caller's, who has them from `step`.
+_KEPT = "the params that pm.step returned, {**params, **state} with statistics"
+_FIRST = "pm.get_parameters() gives initial ones"
+
 # Members of models and modules elsewhere; `pm` is the compiled model.
 _OF_COMPILED: dict[str, tuple[str, str]] = {
     **{
@@ -202,9 +231,12 @@ _OF_COMPILED: dict[str, tuple[str, str]] = {
             "backward": "pm.evaluate(params, data, output_gradients=...)",
             "grad": "what pm.evaluate(params, data, output_gradients=...) returns",
             "zero_grad": "not needed: gradients are returned, not kept",
-            "parameters": "pm.get_parameters()",
-            "named_parameters": "pm.get_parameters().items()",
-            "state_dict": "pm.get_parameters(), and pm.initial_state_dict for states",
+            "parameters": f"{_KEPT}; {_FIRST}",
+            "named_parameters": f"{_KEPT}; {_FIRST}",
+            "state_dict": f"{_KEPT}; {_FIRST}",
+            "buffers": "the state that pm.step returned; pm.initial_state() gives the first one",
+            "save": "model.save(path, {**params, **state}), params and state as pm.step returned"
+            " them",
             "load_state_dict": "ml.formats.load_state_dict(pm, state_dict, with_state=True)",
             "train": 'ml.compile(model, backend, mode="train")',
             "eval": 'ml.compile(model, backend, mode="eval")',
@@ -219,9 +251,9 @@ _OF_COMPILED: dict[str, tuple[str, str]] = {
         for name, here in {
             "fit": "mithril.training.train_model(...), or pm.step in a loop",
             "compile": "ml.compile(model, backend)",
-            "trainable_weights": "pm.get_parameters()",
-            "get_weights": "pm.get_parameters()",
-            "weights": "pm.get_parameters()",
+            "trainable_weights": f"{_KEPT}; {_FIRST}",
+            "get_weights": f"{_KEPT}; {_FIRST}",
+            "weights": f"{_KEPT}; {_FIRST}",
             "train_on_batch": "pm.step",
         }.items()
     },
@@ -229,12 +261,139 @@ _OF_COMPILED: dict[str, tuple[str, str]] = {
         name: (_JAX, here)
         for name, here in {
             "apply": "pm.evaluate(params, data)",
-            "params": "pm.get_parameters()",
+            "params": f"pm.get_parameters() at first, then {_KEPT}",
         }.items()
     },
     "evaluate_gradients": ("", "pm.evaluate(params, data, output_gradients=...)"),
     "evaluate_all": ("", "pm.evaluate(params, data, output_gradients=...)"),
     "flat_graph": ("", "pm.explain(), which prints what runs"),
+}
+
+# Members that models have elsewhere before they are compiled here.
+_OF_MODEL: dict[str, tuple[str, str]] = {
+    **{
+        name: (_TORCH, here)
+        for name, here in {
+            "forward": "the wiring: model |= layer(input=..., output=...); values go through"
+            " pm.evaluate(params, data) of pm = ml.compile(model, backend)",
+            "parameters": "pm.randomize_params(seed=0) of pm = ml.compile(model, backend), and what"
+            " pm.step returns",
+            "named_parameters": "pm.randomize_params(seed=0) of pm = ml.compile(model, backend),"
+            " and what pm.step returns",
+            "state_dict": "params, as pm.step of pm = ml.compile(model, backend) returned them,"
+            " {**params, **state} with statistics",
+            "load_state_dict": "params = ml.formats.load_state_dict(pm, state_dict) of"
+            ' pm = ml.compile(model, backend, naming="path")',
+            "train": 'ml.compile(model, backend, mode="train")',
+            "eval": 'ml.compile(model, backend, mode="eval")',
+            "to": "the backend's device: ml.compile(model, ml.TorchBackend(device=...))",
+            "cuda": 'ml.compile(model, ml.TorchBackend(device="cuda")), or ml.CudaBackend()',
+            "cpu": "ml.compile(model, ml.CpuBackend())",
+            "half": "ml.compile(model, backend) with the backend's dtype, such as"
+            ' ml.TorchBackend(dtype="float16")',
+            "backward": "pm.evaluate(params, data, output_gradients=...) of"
+            " pm = ml.compile(model, backend)",
+            "zero_grad": "not needed: gradients are returned, not kept",
+            "requires_grad_": 'ml.compile(model, backend, frozen_keys={"part.*"})',
+            "modules": "model.get_unique_submodel_names()",
+            "named_modules": "model.get_unique_submodel_names()",
+            "children": "model.get_unique_submodel_names()",
+            "add_module": 'model |= layer(input="x", output="h"), with name= of the layer',
+            "append": 'model += layer, or model |= layer(input="x", output="h")',
+            "register_buffer": "ml.Tensor(...) as a value of a key",
+            "apply": 'pm.randomize_params(seed=0, init={"*.bias": "zeros"})',
+        }.items()
+    },
+    **{
+        name: (_KERAS, here)
+        for name, here in {
+            "add": 'model += layer, or model |= layer(input="x", output="h")',
+            "fit": "mithril.training.train_model(pm, backend, batches) of"
+            " pm = ml.compile(model, backend), or pm.step in a loop",
+            "predict": "pm.predict(params, data) of pm = ml.compile(model, backend)",
+            "evaluate": "pm.evaluate(params, data) of pm = ml.compile(model, backend), which"
+            " returns outputs and costs",
+            "train_on_batch": "pm.step of pm = ml.compile(model, backend, optimizer=...)",
+            "layers": "model.get_unique_submodel_names()",
+            "get_layer": "model.get_submodel(name)",
+            "weights": "pm.randomize_params(seed=0) of pm = ml.compile(model, backend), and what"
+            " pm.step returns",
+            "trainable_weights": "pm.randomize_params(seed=0) of pm = ml.compile(model, backend),"
+            " and what pm.step returns",
+            "get_weights": "pm.randomize_params(seed=0) of pm = ml.compile(model, backend), and"
+            " what pm.step returns",
+            "set_weights": "what goes into a call: pm.evaluate(params, data)",
+            "trainable": 'ml.compile(model, backend, frozen_keys={"part.*"})',
+        }.items()
+    },
+}
+
+# Members of optimizers elsewhere.
+_OF_OPTIMIZER: dict[str, tuple[str, str]] = {
+    **{
+        name: (_TORCH, here)
+        for name, here in {
+            "step": "params, opt_state, state, outputs = pm.step(params, opt_state, data) of"
+            " pm = ml.compile(model, backend, optimizer=optimizer)",
+            "zero_grad": "not needed: gradients are returned, not kept",
+            "param_groups": "optimizer.lr = ..., of all parameters alike",
+            "state_dict": "the opt_state that pm.step returned",
+            "load_state_dict": "the opt_state that goes into pm.step(params, opt_state, data)",
+        }.items()
+    },
+    **{
+        name: (_KERAS, here)
+        for name, here in {
+            "apply_gradients": "optimizer.update(params, gradients, opt_state)",
+            "minimize": "pm.step(params, opt_state, data) of"
+            " pm = ml.compile(model, backend, optimizer=optimizer)",
+            "apply": "optimizer.update(params, gradients, opt_state)",
+        }.items()
+    },
+}
+
+# Functions that PyTorch has in `torch.nn.functional`, but for those that are called as a layer is.
+_OF_FUNCTIONAL: dict[str, str] = {
+    "mse_loss": 'ml.SquaredError(reduction="mean")',
+    "l1_loss": 'ml.AbsoluteError(reduction="mean")',
+    "cross_entropy": 'ml.CrossEntropy(reduction="mean")',
+    "binary_cross_entropy": 'ml.BinaryCrossEntropy(input_type="probs", reduction="mean")',
+    "binary_cross_entropy_with_logits": 'ml.BinaryCrossEntropy(reduction="mean")',
+    "scaled_dot_product_attention": "ml.ScaledDotProduct(is_causal=False)",
+    "conv1d": "ml.Conv1D(kernel_size=3, out_channels=16)(x)",
+    "conv2d": "ml.Conv2D(kernel_size=3, out_channels=16)(x)",
+    "interpolate": "ml.Upsample(scale_factor=2)(x)",
+    "linear": "ml.Linear(dimension)(x)",
+    "softmax": "ml.Softmax(axis=-1)(x)",
+    "log_softmax": "ml.LogSoftmax(axis=-1)(x)",
+    "dropout2d": "x * ml.Dropout(p)(ml.OnesLike()(x[:, :, :1, :1]))",
+}
+
+# Names of optimizers' modules elsewhere, without the row of `_NAMES` where that says the same.
+_OF_OPTIM: dict[str, tuple[str, str]] = {
+    "Optimizer": ("", "ml.optim.SGD, Momentum, Adam or AdamW"),
+    "lr_scheduler": _NAMES["lr_scheduler"],
+    "schedules": (_KERAS, _NAMES["lr_scheduler"][1]),
+    "sgd": ("Optax", "ml.optim.SGD"),
+    "adam": ("Optax", "ml.optim.Adam"),
+    "adamw": ("Optax", "ml.optim.AdamW"),
+    **dict.fromkeys(
+        (
+            "RMSprop",
+            "Adagrad",
+            "Adadelta",
+            "Adamax",
+            "NAdam",
+            "RAdam",
+            "Adafactor",
+            "Lion",
+            "Muon",
+            "LBFGS",
+            "Rprop",
+            "ASGD",
+        ),  # fmt: skip
+        (_TORCH, _NAMES["RMSprop"][1]),
+    ),
 }
 
 # Arguments elsewhere -> those that are meant here, the first that a callee has.
@@ -280,6 +439,45 @@ _ON_AXIS_1: dict[str, str] = {
         for rank in (1, 2, 3)
     },
 }
+# Arguments elsewhere that are lines of their own here.
+_INITIAL = (
+    'first values are those of the call: pm.randomize_params(seed=0, init={{"{}": ...}}),'
+    " by patterns of names"
+)
+_LINES: dict[str, str] = {
+    "activation": "activations are layers: `model += ml.Relu()` behind it",
+    "nonlinearity": "activations are layers: `model += ml.Relu()` behind it",
+    "batch_first": "the batch is the first axis always",
+    "time_major": "the batch is the first axis always",
+    "inplace": "nothing is changed in place",
+    "init": _INITIAL.format("*"),
+    "initializer": _INITIAL.format("*"),
+    "kernel_initializer": _INITIAL.format("*weight*"),
+    "bias_initializer": _INITIAL.format("*bias*"),
+    "embeddings_initializer": _INITIAL.format("*weight*"),
+    "kernel_regularizer": "train.add_regularization(ml.L2(), coef=..., input=...) of"
+    " train = ml.TrainModel(model)",
+    "bias_regularizer": "train.add_regularization(ml.L2(), coef=..., input=...) of"
+    " train = ml.TrainModel(model)",
+    "betas": "they are beta1= and beta2=",
+    "device": "it is the backend's: ml.TorchBackend(device=...)",
+}
+# The same of one callee.
+_LINES_OF: dict[tuple[str, str], str] = {
+    **{
+        (optimizer, "params"): "parameters go into the calls: opt_state = optimizer.init(params)"
+        for optimizer in ("SGD", "Momentum", "Adam", "AdamW")
+    },
+    ("SGD", "momentum"): "it is ml.optim.Momentum(lr=..., momentum=...)",
+    ("SGD", "nesterov"): "it is ml.optim.Momentum(lr=..., nesterov=True)",
+    ("compile", "loss"): "losses are those of train = ml.TrainModel(model):"
+    " train.add_loss(ml.CrossEntropy(), input=..., target=...)",
+    ("compile", "metrics"): "they are those of train = ml.TrainModel(model):"
+    " train.add_metric(ml.Accuracy(), ...)",
+    ("LSTM", "return_state"): "the last states are the keys final_hidden and final_cell",
+    ("GRU", "return_state"): "the last state is the key final_hidden",
+    ("SimpleRNN", "return_state"): "the last state is the key final_hidden",
+}
 _FOLLOWS = frozenset(
     ("in_features", "in_channels", "input_dim", "input_size", "input_shape", "normalized_shape")
 )
@@ -288,7 +486,7 @@ _FOLLOWS = frozenset(
 def _said(name: str, known: tuple[str, str]) -> str:
     whose, here = known
     owner = f"{whose}'{'' if whose.endswith('s') else 's'} " if whose else ""
-    return f": {owner}{name} is {here.format(name)}"
+    return f": {owner}{name} is {here.replace('{}', name)}"
 
 
 def name_here(name: str) -> str:
@@ -306,6 +504,33 @@ def compiled_member_here(name: str) -> str:
     return _said(name, _OF_COMPILED[name]) if name in _OF_COMPILED else ""
 
 
+def model_member_here(name: str) -> str:
+    """The same of a member that models have elsewhere before they run."""
+    return _said(name, _OF_MODEL[name]) if name in _OF_MODEL else ""
+
+
+def optimizer_member_here(name: str) -> str:
+    """The same of a member that optimizers have elsewhere."""
+    return _said(name, _OF_OPTIMIZER[name]) if name in _OF_OPTIMIZER else ""
+
+
+def optim_name_here(name: str) -> str:
+    """The same of a name of a module of optimizers."""
+    return _said(name, _OF_OPTIM[name]) if name in _OF_OPTIM else ""
+
+
+def functional_here(name: str, layers: Collection[str]) -> str:
+    """The same of a function of `torch.nn.functional`; `layers` are the classes of the package."""
+    here = _OF_FUNCTIONAL.get(name)
+    if here is None and name in _MEMBERS and "ml." in _MEMBERS[name][1]:
+        here = _MEMBERS[name][1]
+    if here is None:
+        plain = name.replace("_", "").lower()
+        same = sorted((x for x in layers if x.lower() == plain and x[0].isupper()), reverse=True)
+        here = f"ml.{same[0]}(...)(x)" if same else None
+    return _said(f"functional.{name}", (_TORCH, here)) if here else ""
+
+
 def argument_here(name: str, known: Collection[str], callee: str = "") -> str:
     """What to give instead of an argument that layers have elsewhere, or ""."""
     if callee in _ON_AXIS_1 and name in ("axis", "dim", "data_format"):
@@ -313,7 +538,78 @@ def argument_here(name: str, known: Collection[str], callee: str = "") -> str:
     here = next((argument for argument in _ARGUMENTS.get(name, ()) if argument in known), None)
     if here is not None:
         return f": it is {here!r} here"
+    line = _LINES_OF.get((callee, name)) or _LINES.get(name)
+    if line is not None:
+        return f": {line}"
     return ": it follows from the input" if name in _FOLLOWS else ""
 
 
-__all__ = ["argument_here", "compiled_member_here", "member_here", "name_here"]
+# --- numbers and flags in the place of others -----------------------------------------------------
+
+_WIDTH = "the width of the input follows from the input: "
+# Layer -> its first flag, and what to write where that got the second of PyTorch's sizes.
+_SIZE_FOR_FLAG: dict[str, tuple[str, str]] = {
+    "Linear": ("use_bias", f"{_WIDTH}ml.Linear({{}})"),
+    "LayerNorm": ("use_scale", f"{_WIDTH}ml.LayerNorm()"),
+    "RMSNorm": ("use_scale", f"{_WIDTH}ml.RMSNorm()"),
+    "InstanceNorm": ("use_scale", "the channels follow from the input: ml.InstanceNorm()"),
+    "GroupNorm": (
+        "use_scale",
+        "the channels follow from the input: ml.GroupNorm({num_groups})",
+    ),
+}
+_RECURRENT = ("LSTM", "GRU", "SimpleRNN")
+# Arguments that PyTorch's and Keras' layers take first, where ours take the input.
+_FIRST_ELSEWHERE = ("axis", "beta", "delta", "min_val", "reduction")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def misplaced_here(layer: str, values: Mapping[str, Any]) -> str:
+    """What to write instead of arguments that a layer refused, because their order or their kind is
+    another library's; or ""."""
+    flag, line = _SIZE_FOR_FLAG.get(layer, ("", ""))
+    size = values.get(flag)
+    if _is_number(size):
+        groups = shown(values.get("num_groups"))
+        is_size = isinstance(size, int)
+        return line.format(shown(size), num_groups=groups) if is_size else f"name it: eps={size}"
+    form = values.get("approximate")
+    if isinstance(form, str) and form in ("tanh", "none"):
+        return f"PyTorch's approximate={form!r} is approximate={form == 'tanh'}"
+    for key, value in values.items():
+        if isinstance(value, bool) and f"use_{key}" in values:
+            return f"write use_{key}={value}; {key!r} takes the array"
+    first = values.get("input")
+    if _is_number(first) or isinstance(first, str):
+        wanted = "reduction" if isinstance(first, str) else None
+        found = [n for n in _FIRST_ELSEWHERE if n in values and wanted in (None, n)]
+        if found:
+            text = f"{found[0]}={shown(first)}"
+            return f"the input comes first: name the argument, ml.{layer}({text})"
+    return ""
+
+
+def recurrent_order_here(layer: str, values: Mapping[str, Any]) -> str:
+    """The same of a recurrent layer, whose flags got numbers."""
+    size, layers = values["return_sequences"], values["bidirectional"]
+    more = f", num_layers={shown(layers)}" if _is_number(layers) and layers > 1 else ""
+    if _is_number(size) and size > 1:
+        return f"{_WIDTH}ml.{layer}({shown(size)}{more})"
+    return f"name it: ml.{layer}({shown(values['hidden_size'])}{more})" if more else ""
+
+
+__all__ = [
+    "argument_here",
+    "compiled_member_here",
+    "functional_here",
+    "member_here",
+    "misplaced_here",
+    "model_member_here",
+    "name_here",
+    "optim_name_here",
+    "optimizer_member_here",
+    "recurrent_order_here",
+]

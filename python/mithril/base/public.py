@@ -126,7 +126,8 @@ def _problem(
     taken = set(by_place[:count])
     twice = [name for name in kwargs if name in taken and name in by_name]
     if twice:
-        return f"{twice[0]!r} is given twice"
+        first = argument_here("params", (), title) if twice == ["lr"] else ""
+        return f"{twice[0]!r} is given twice{first}"
     missing = [
         p.name
         for p in parameters

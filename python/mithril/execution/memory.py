@@ -27,7 +27,7 @@ def process_memory() -> tuple[int, int, int]:
             used = int(file.read().split()[1]) * page
     except OSError:  # not Linux
         used = peak
-    return used, peak, limit
+    return used, max(peak, used), limit  # the kernel counts the peak later than what is used
 
 
 def parse_size(size: int | str, name: str = "a size of memory") -> int:

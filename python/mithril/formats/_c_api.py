@@ -22,7 +22,7 @@ _C_TYPES = {
     "int32": "int32_t",
     "int64": "int64_t",
 }
-_NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.]")
+_NOT_PLAIN = re.compile(r"(?!^\$)[^A-Za-z0-9_.]")  # "$" begins names of ours, as "$state.…"
 _LONGEST = 120  # characters of a name in a comment
 
 
@@ -101,7 +101,11 @@ def _calls(export: Export) -> Iterator[str]:
     yield _comment(about, name)
     yield f"void {name}_init({name}_model *model, {bound}void *arena{state});\n"
     if not export.training:
-        yield _comment(["Runs the model: 0, or a status of NAME.h."], name)
+        about = [
+            "Runs the model: 0, or a status of NAME.h, with which outputs mean nothing.",
+            "What it writes must not overlap what it reads.",
+        ]
+        yield _comment(about, name)
         yield _prototype(export, "evaluate") + ";\n"
         return
     if export.weights == "array":

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from mithril.backends.with_manualgrad.c_backend.utils import FIXED_FLAGS
 from mithril.base.numpy import np
-from mithril.formats._c_api import c_type, described
+from mithril.formats._c_api import c_type, commented, described
 from mithril.formats._c_layout import ALIGNMENT, Array, Export, end_of
 
 
@@ -24,7 +24,8 @@ _MAIN = """/* Runs @ on the arrays in a folder: @_example [FOLDER [CALLS]].
 
    Reads FOLDER/input_0.bin … (zeros where a file is missing; a longer file has the inputs of
    several calls one after another), calls the model CALLS times and writes FOLDER/output_0.bin …
-   with the results of the last call. */
+   with the results of the last call. {states}A call that fails ends the program, and nothing is
+   written. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +68,27 @@ static void write_all(const char *folder, const char *name, const void *from, si
 }
 """
 
+_MAIN_STATES = """The first call reads FOLDER/state_0.bin …,
+   each further one the states that the one before it wrote, and the last ones are written to
+   FOLDER/next_state_0.bin … """
+
+_EXPLAIN = """
+/* Says why a call has no results, and ends the program. */
+static void explain(long call, int status, const @_context *why) {
+  fprintf(stderr, "call %ld: status %d", call + 1, status);
+  if (status != 1) {
+    fprintf(stderr, ": stopped\\n");
+  } else if (why->what == 0) {
+    fprintf(stderr, " in step %d: index %lld (element %lld) is out of range: there are %lld\\n",
+            why->step, (long long)why->value, (long long)why->position, (long long)why->bound);
+  } else {
+    fprintf(stderr, " in step %d: matrix %lld is %s\\n", why->step, (long long)why->position,
+            why->what == 1 ? "singular" : "not positive definite");
+  }
+  exit(1);
+}
+"""
+
 _READ_WHOLE = """
 static void *read_whole(const char *folder, const char *name, size_t bytes) {
   FILE *const file = opened(folder, name, "rb");
@@ -82,7 +104,8 @@ def main(export: Export) -> str:
     """An example that runs the model on files."""
     name = export.name
     reads = export.weights == "binary" and (export.training or export.constants)
-    text = _MAIN + (_READ_WHOLE if reads else "")
+    head = _MAIN.replace("{states}", _MAIN_STATES if export.states else "")
+    text = head + _EXPLAIN + (_READ_WHOLE if reads else "")
     body = [
         "int main(int argc, char **argv) {",
         '  const char *const folder = argc > 1 ? argv[1] : ".";',
@@ -93,28 +116,38 @@ def main(export: Export) -> str:
         *(f"  FILE *const {one.field} = opened(folder, \"{one.field}.bin\", \"rb\");"
           for one in export.inputs),
         "  long call;",
-        "  int status = 0;",
+        '  if (calls < 1) failed("requires a number of calls above 0, got", argv[2]);',
         *_made_ready(export),
         *_fields("inputs", export.inputs),
         *_fields("outputs", export.outputs),
-        "  for (call = 0; call < calls && status == 0; ++call) {",
     ]  # fmt: skip
-    for one in export.inputs:
-        to = f"(void *)inputs.{one.field}"
-        body.append(f'    read_next({one.field}, {to}, {one.bytes}, "{one.field}.bin");')
+    first = [one for one in export.inputs if one.kind == "state"]
+    each = [one for one in export.inputs if one.kind != "state"]
     verb = "step" if export.training else "evaluate"
     body += [
+        *(f"  {_read_next(one)}" for one in first),
+        "  for (call = 0; call < calls; ++call) {",
+        "    int status;",
+        *(f"    {_read_next(one)}" for one in each),
         f"    status = {name}_{verb}(&model, &inputs, &outputs);",
+        "    if (status != 0) explain(call, status, &model.context);",
+        *(
+            f"    memcpy((void *)inputs.{at.field}, outputs.{written.field}, {at.bytes});"
+            for written, at in export.states
+        ),
         "  }",
-        '  if (status != 0) printf("status %d in step %d\\n", status, model.context.step);',
     ]
     for one in export.outputs:
         body += _shown(one)
         body.append(f'  write_all(folder, "{one.field}.bin", outputs.{one.field}, {one.bytes});')
     if export.training:
         body.append('  write_all(folder, "state.bin", model.state, ^_STATE_BYTES);')
-    body += ["  return status;", "}"]
+    body += ["  return 0;", "}"]
     return _named(text + "\n" + "\n".join(body) + "\n", name)
+
+
+def _read_next(one: Array) -> str:
+    return f'read_next({one.field}, (void *)inputs.{one.field}, {one.bytes}, "{one.field}.bin");'
 
 
 def _named(text: str, name: str) -> str:
@@ -271,7 +304,35 @@ processor as long as the flags of the `Makefile` (`STRICT`) are kept; without
 | field | name | elements | shape | bytes |
 | --- | --- | --- | --- | --- |
 {arrays}
+{state_section}
+## What a call returns
+
+| result | means |
+| --- | --- |
+| 0 | outputs are written |
+| 1 | bad data: outputs mean nothing{kept}, and `model.context` says what it is |
+| 2 | stopped, because `model.context.stops` returned another number than 0 |
+
+| `context` | after bad data |
+| --- | --- |
+| `what` | 0: an index is out of range; 1: a matrix is singular; 2: it is not positive definite |
+| `position` | of the first such element, or matrix |
+| `value`, `bound` | the index, and how many there are |
+| `step` | where it was found: the number in the comments of `@.c` |
 {training}"""
+
+_STATE = """
+## State
+
+The model has state: what a call writes, the next call reads. Copy it, or exchange the pointers of
+the two arrays: a call must not write where it reads. The first call reads {first}.
+
+| a call writes | the next one reads |
+| --- | --- |
+{rows}
+
+`./@_example FOLDER CALLS` does so. With `next_state_0.bin` … as `state_0.bin` …, it goes on later.
+"""
 
 _TRAINING = """
 ## What training updates
@@ -294,7 +355,7 @@ def readme(export: Export) -> str:
     if is_binary and export.training:
         rows += "| `@_state.bin` | parameters and the optimizer's state at first |\n"
     kept = [
-        f"| {one.offset} | {one.kind} | {described(one).partition(':')[0]} | `{c_type(one)}`,"
+        f"| {one.offset} | {one.kind} | {_name(one)} | `{c_type(one)}`,"
         f" {one.dtype} | {list(one.shape)} |"
         for one in export.kept
     ]
@@ -313,16 +374,30 @@ def readme(export: Export) -> str:
         state=f"| state of training | {end_of(export.kept)} |\n" if export.training else "",
         blocks=", weights and state" if export.training else " and weights",
         alignment=ALIGNMENT,
+        state_section=_state_section(export),
+        kept=", the state may be updated in part" if export.training else "",
         arrays="\n".join(map(_row, (*export.inputs, *export.outputs))),
         training=_TRAINING.format(rows="\n".join(kept)) if export.training else "",
     )
     return text.replace("@", export.name)
 
 
+def _state_section(export: Export) -> str:
+    if not export.states:
+        return ""
+    files = ", ".join(f"`{one.field}.bin`" for one in export.first_states)
+    first = f"{files}, which the example wants in FOLDER, and else zeros" if files else "zeros"
+    rows = [f"| `{written.field}` | `{at.field}` |" for written, at in export.states]
+    return _STATE.format(first=first, rows="\n".join(rows))
+
+
+def _name(one: Array) -> str:
+    return f"`{commented(one.name)}`" if one.name else ""
+
+
 def _row(one: Array) -> str:
-    name = described(one).rpartition(": ")[0]
     kind = f"`{c_type(one)}`, {one.dtype}"
-    return f"| `{one.field}` | {name} | {kind} | {list(one.shape)} | {one.bytes} |"
+    return f"| `{one.field}` | {_name(one)} | {kind} | {list(one.shape)} | {one.bytes} |"
 
 
 __all__ = ["block", "cmake", "main", "makefile", "readme"]

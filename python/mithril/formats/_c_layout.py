@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mithril.base.numpy import np
+from mithril.physical.step_layout import state_key
 from mithril.types import Dtype
 
 __all__ = ["ALIGNMENT", "Array", "Export", "Wanted", "end_of", "placed_arrays"]
@@ -59,7 +60,7 @@ class Export:
     outputs: list[Array]
     constants: list[Array]
     kept: list[Array] = field(default_factory=list)  # what steps of training update where it is
-    values: dict[int, np.ndarray] = field(default_factory=dict)  # of `kept` at first, by place
+    values: dict[int, np.ndarray] = field(default_factory=dict)  # of states at first, by place
     aliases: dict[int, int] = field(default_factory=dict)  # output -> input with its memory
 
     @property
@@ -85,6 +86,18 @@ class Export:
     @property
     def arena_bytes(self) -> int:
         return int(self.source["arena_bytes"])
+
+    @property
+    def states(self) -> list[tuple[Array, Array]]:
+        """Pairs each output that the next call reads with the input that it is then."""
+        read = {state_key(one.name): one for one in self.inputs if one.kind == "state"}
+        return [(one, read[one.name]) for one in self.outputs if one.name in read]
+
+    @property
+    def first_states(self) -> list[Array]:
+        """The states among the inputs that do not begin with zeros."""
+        states = [one for one in self.inputs if one.kind == "state"]
+        return [one for one in states if self.values[one.place].tobytes().strip(b"\0")]
 
     @property
     def constant_arrays(self) -> list[np.ndarray]:

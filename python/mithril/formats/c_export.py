@@ -155,7 +155,12 @@ def _evaluation(physical: Any, wanted: Wanted, given: Any, params: Any) -> Expor
     names = [key.name for key in program.inputs]
     inputs = _numbered(_read(source, names, program), "input", kinds)
     outputs = _numbered(_written(source, program), "output", results)
-    return _export(wanted, source, inputs, outputs)
+    states = [one for one in inputs if one.kind == "state"]
+    first = _states(bound, given) if states else {}
+    return replace(
+        _export(wanted, source, inputs, outputs),
+        values={one.place: _as_stored(first[one.name], one) for one in states},
+    )
 
 
 def _step(physical: Any, wanted: Wanted, given: Any, params: Any) -> Export:
@@ -375,6 +380,8 @@ def _files(export: Export) -> Iterable[tuple[str, Iterable[bytes]]]:
         "README.md": _c_files.readme(export),
     }
     yield from ((file, [content.encode()]) for file, content in texts.items())
+    for one in export.first_states:
+        yield f"{one.field}.bin", [export.values[one.place].tobytes()]
     if export.weights == "array":
         yield f"{name}_weights.c", _c_api.arrays(export)
         return

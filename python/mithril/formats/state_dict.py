@@ -18,12 +18,14 @@ from mithril.errors import KeyNotFound, ShapeError, UnusedParamsWarning, suggest
 from mithril.physical import PhysicalModel
 from mithril.physical.compilation import compilation_of
 from mithril.physical.conversion import as_numpy
+from mithril.physical.missing import other_naming
 from mithril.physical.parting import kept_states
 
 if TYPE_CHECKING:
     from mithril.physical import PhysicalModel
 
 Arrays = dict[str, Any]
+_JOINED = ("in_proj_weight", "in_proj_bias")  # of PyTorch's attention
 COUNTER = "num_batches_tracked"  # PyTorch's batch norm has it; nothing of ours reads one
 
 
@@ -108,7 +110,7 @@ def load_state_dict(
     turned = _fitting(checked_list("load_state_dict: transposed", transposed, "patterns"), arrays)
     states = kept_states(compilation_of(pm))
     loads_state = checked_bool("load_state_dict: with_state", with_state)
-    _refuse_missing([*pm.param_keys, *(states if loads_state else ())], arrays)
+    _refuse_missing(pm, [*pm.param_keys, *(states if loads_state else ())], arrays)
     if checked_bool("load_state_dict: strict", strict):
         _refuse_unknown(pm, arrays)
     shapes = pm.shapes
@@ -128,10 +130,10 @@ def load_state_dict(
 
 def _warn_of_state(names: list[str]) -> None:
     if names:
-        few = ", ".join(f"'{name}'" for name in names[:3]) + (", ..." if len(names) > 3 else "")
         warn(
-            f"load_state_dict: {few} are state of this model, which is compiled for training, and"
-            " are left out: params, state = load_state_dict(..., with_state=True) loads them",
+            f"load_state_dict: {_few(names)} are state of this model, which is compiled for"
+            " training, and are left out: params, state = load_state_dict(..., with_state=True)"
+            " loads them",
             UnusedParamsWarning,
         )
 
@@ -147,25 +149,52 @@ def _fitting(patterns: list[Any], names: Mapping[str, Any]) -> set[str]:
     return out
 
 
-def _refuse_missing(names: Iterable[str], arrays: Mapping[str, Any]) -> None:
+def _refuse_missing(pm: PhysicalModel, names: Iterable[str], arrays: Mapping[str, Any]) -> None:
     missing = [name for name in names if name not in arrays]
-    if missing:
-        raise KeyNotFound(
-            f"load_state_dict: {_counted(missing)} not in the state dict: {missing[0]!r}"
-            f"{suggestion(missing[0], arrays)}",
-            hint='compile with naming="path" for the names of modules',
-        )
+    if not missing:
+        return
+    unknown = _unknown(pm, arrays)
+    told = f"load_state_dict: {_counted(missing)} not in the state dict: {_few(missing)}"
+    near = suggestion(missing[0], arrays) if len(missing) == 1 else ""
+    if near or not unknown:
+        told += near
+    else:
+        told += f"; it has {_few(unknown)}, which the model has not"
+    raise KeyNotFound(told, hint=_hint(pm, missing, unknown))
 
 
 def _refuse_unknown(pm: PhysicalModel, arrays: Mapping[str, Any]) -> None:
-    own = {*pm.param_keys, *pm.state_keys}
-    unknown = [name for name in arrays if name not in own and not str(name).endswith(COUNTER)]
+    unknown = _unknown(pm, arrays)
     if unknown:
+        near = suggestion(unknown[0], {*pm.param_keys, *pm.state_keys}) if len(unknown) == 1 else ""
         raise KeyNotFound(
-            f"load_state_dict: the model does not have {_counted(unknown)}: {unknown[0]!r}"
-            f"{suggestion(str(unknown[0]), own)}",
+            f"load_state_dict: the model does not have {_counted(unknown)}: {_few(unknown)}{near}",
             hint="give strict=False where the model is a part of what was saved",
         )
+
+
+def _unknown(pm: PhysicalModel, arrays: Mapping[str, Any]) -> list[str]:
+    own = {*pm.param_keys, *pm.state_keys}
+    return [str(name) for name in arrays if name not in own and not str(name).endswith(COUNTER)]
+
+
+def _hint(pm: PhysicalModel, missing: list[str], unknown: list[str]) -> str:
+    """How the names come to be those of the state dict, or its arrays those of the model."""
+    if any(name.endswith(_JOINED) for name in unknown):
+        return (
+            "PyTorch's attention joins three matrices: w_q, w_k, w_v = in_proj_weight.chunk(3) and"
+            " b_q, b_k, b_v = in_proj_bias.chunk(3); out_proj.weight is w_o, out_proj.bias b_o"
+        )
+    compilation = compilation_of(pm)
+    if naming := other_naming(compilation, missing, unknown):
+        return naming
+    if not compilation.options.path_names:
+        return 'compile with naming="path" for the names of modules'
+    return 'names are made of name= of the parts: call them as the modules are, name="fc"'
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:3])) + (", ..." if len(names) > 3 else "")
 
 
 def _counted(names: list[str]) -> str:

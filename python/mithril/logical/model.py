@@ -14,12 +14,15 @@ from mithril.base.checks import (
     checked_size,
     checked_str,
 )
+from mithril.base.peer_names import model_member_here
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     MithrilWarning,
     NotAModelError,
     SignatureError,
+    UnexpectedKeyError,
+    UnknownNameError,
     shown,
     suggestion,
     warn,
@@ -221,6 +224,10 @@ class Model(Editing, Stating, Shortcuts):
         if twice:
             raise SignatureError(f"{self!r}: {sorted(twice)[0]!r} is given twice")
         connections |= kwargs
+        if connections and (hint := self._never_composed()):
+            raise UnexpectedKeyError(
+                f"{type(self).__name__} has no key {min(connections)!r}", hint=hint
+            )
         many = len(self._node.output_keys or self._node.couts) > 1
         return (Calls if many else Call)(self, connections)  # type: ignore[return-value]
 
@@ -229,9 +236,22 @@ class Model(Editing, Stating, Shortcuts):
         if count > len(order):
             raise SignatureError(
                 f"{self!r}: takes at most {len(order)} positional arguments"
-                f" ({', '.join(order)}), got {count}"
+                f" ({', '.join(order)}), got {count}",
+                hint=self._never_composed(),
             )
         return order[:count]
+
+    def _never_composed(self) -> str:
+        """What to write in a class that has PyTorch's `forward` or Keras' `call`, which nobody
+        calls, and no wires."""
+        own = vars(type(self))
+        runs = next((name for name in ("forward", "call") if callable(own.get(name))), None)
+        if runs is None or self._node.all_keys:
+            return ""
+        return (
+            f'{runs} is not called: write `self |= layer(input="x", output="y")` in __init__, or'
+            " make a function of connections with @ml.functional"
+        )
 
     @classmethod
     @public
@@ -268,8 +288,10 @@ class Model(Editing, Stating, Shortcuts):
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         wire = self._node.find_connection(name)
         if wire is None:
-            hint = suggestion(name, [*self._node.all_keys, *dir(type(self))])
-            raise AttributeError(f"{type(self).__name__} has no wire or member {name!r}{hint}")
+            title = f"{type(self).__name__} has no wire or member {name!r}"
+            known = [*self._node.all_keys, *dir(type(self))]
+            ours = [key for key in known if not key.startswith(("_", "$"))]
+            raise UnknownNameError(title + (model_member_here(name) or suggestion(name, ours)))
         return self._wire_object(name, wire)
 
     @property

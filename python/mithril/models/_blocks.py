@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_size
+from mithril.base.checks import as_float, checked_size
 from mithril.errors import ArgumentError, shown
 from mithril.logical.connection import Connection
 from mithril.logical.model import Model
@@ -27,7 +27,7 @@ def positive(what: str, value: Any) -> float:
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not 0 < value < float("inf"):
         raise ArgumentError(f"{what}: requires a positive number, got {shown(value)}")
-    return float(value)
+    return as_float(what, value)
 
 
 def finish(model: Model, *outputs: str) -> Model:

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool, checked_instance, checked_size
+from mithril.base.checks import as_float, checked_flag, checked_instance, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.logical.connection import Connection
@@ -67,12 +67,13 @@ class MultiHeadAttention(Composite):
     length : int, the number of places so far
 
     A call appends its places to those of earlier calls and sees both, so that calls with parts of
-    a sequence give what one call with all of it gives. A call with more places than there is room
-    for gives NaN, as do all calls after it.
+    a sequence give what one call with all of it gives. A call with more places than are left gives
+    NaN, as do all calls after it; one with more than cache_size of them raises ArgumentError.
 
     Raises
     ------
-    ArgumentError : a number that is none of a head, a size or a probability.
+    ArgumentError : a number that is none of a head, a size or a probability; of compile and
+        evaluate: a call of more places than cache_size.
     OptionError : options that exclude each other or leave a size open.
 
     >>> import mithril as ml
@@ -276,7 +277,7 @@ class _Plan:
         return None if self._given[key] is None else self._size(key)
 
     def _flag(self, key: str) -> bool:
-        return checked_bool(f"{_WHAT}: {key}", self._given[key])
+        return checked_flag(f"{_WHAT}: {key}", self._given[key])
 
     def _missing(self) -> dict[str, str]:
         """Keys that do not exist -> the argument that says so."""
@@ -306,7 +307,9 @@ class _Plan:
             raise ArgumentError(
                 f"{_WHAT}: embed_dim must be a multiple of num_heads = {self.heads}, got"
                 f" {self.embed_dim}",
-                hint="give head_dim where heads have a size of their own",
+                hint=f"heads come first: ml.{_WHAT}({self.embed_dim}, {self.heads})"
+                if self.heads > self.embed_dim
+                else "give head_dim where heads have a size of their own",
             )
         return self.embed_dim // self.heads
 
@@ -381,16 +384,16 @@ def _number(key: str, value: Any) -> float | None:
         return None
     if not isinstance(value, Real) or isinstance(value, bool):
         raise ArgumentError(f"{_WHAT}: {key} must be a number, got {shown(value)}")
-    return float(value)
+    return as_float(f"{_WHAT}: {key}", value)
 
 
 def _probability(value: Any) -> float:
-    p = _number("dropout", value)
-    if p is None or not 0.0 <= p < 1.0:
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not 0.0 <= value < 1.0:
         raise ArgumentError(
             f"{_WHAT}: dropout must be at least 0.0 and below 1.0, got {shown(value)}"
         )
-    return p
+    return float(value)
 
 
 __all__ = ["MultiHeadAttention"]

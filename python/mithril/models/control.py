@@ -11,7 +11,7 @@ from typing import Any
 
 from mithril import _core, models
 from mithril.base.checks import (
-    checked_bool,
+    checked_flag,
     checked_list,
     checked_mapping,
     checked_size,
@@ -116,7 +116,7 @@ class Scan(Composite):
             "xs": parts.xs,
             "ys": parts.ys,
             "axis": axis,
-            "reverse": checked_bool("Scan: reverse", reverse),
+            "reverse": checked_flag("Scan: reverse", reverse),
             "length": length,
         }
         given = dict.fromkeys(parts.inputs, TBD)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool, checked_size
+from mithril.base.checks import checked_flag, checked_size
 from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, shown
 from mithril.logical.connection import Connection
@@ -57,8 +57,8 @@ class EncoderDistanceMatrix(Composite):
         name: str | None = None,
     ):
         what = "EncoderDistanceMatrix"
-        final = checked_bool(f"{what}: get_final_distance", get_final_distance)
-        robust = checked_bool(f"{what}: robust", robust)
+        final = checked_flag(f"{what}: get_final_distance", get_final_distance)
+        robust = checked_flag(f"{what}: robust", robust)
         options = {"get_final_distance": final, "robust": robust}
         given = {"input1": input1, "input2": input2, "norm": norm}
         with self._compose(name, options, **given) as keys:
@@ -131,8 +131,8 @@ class MDSCore(Composite):
         *,
         name: str | None = None,
     ):
-        exact = checked_bool("MDSCore: exact_distances", exact_distances)
-        robust = checked_bool("MDSCore: robust", robust)
+        exact = checked_flag("MDSCore: exact_distances", exact_distances)
+        robust = checked_flag("MDSCore: robust", robust)
         given = {"norm": norm, "distances": distances, "pred_distances": pred_distances}
         options = {"exact_distances": exact, "robust": robust}
         with self._compose(name, options, **given) as keys:
@@ -303,8 +303,8 @@ class TSNECore(Composite):
         *,
         name: str | None = None,
     ):
-        exact = checked_bool("TSNECore: exact_distances", exact_distances)
-        calculated = checked_bool("TSNECore: calculate_p_joint", calculate_p_joint)
+        exact = checked_flag("TSNECore: exact_distances", exact_distances)
+        calculated = checked_flag("TSNECore: calculate_p_joint", calculate_p_joint)
         options = {
             "exact_distances": exact,
             "calculate_p_joint": calculated,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool
+from mithril.base.checks import checked_flag
 from mithril.base.public import public
 from mithril.errors import ArgumentError
 from mithril.logical.model import IOKey, Model
@@ -55,7 +55,7 @@ def double_stream_block(
     what = "double_stream_block"
     divides(f"{what}: num_heads", num_heads, f"{what}: hidden_size", hidden_size)
     wide = _wide(what, hidden_size, mlp_ratio)
-    qkv_bias = checked_bool(f"{what}: qkv_bias", qkv_bias)
+    qkv_bias = checked_flag(f"{what}: qkv_bias", qkv_bias)
     model = Model(name=name)
     for role in ("img", "txt"):
         model |= _modulation(hidden_size, 6, f"{role}_mod")(input="vec", output=f"{role}_parts")

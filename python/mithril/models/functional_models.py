@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from mithril import models
+from mithril.base.peer_names import functional_here
 from mithril.base.public import public, refusal, signature_of
-from mithril.errors import SignatureError
+from mithril.errors import SignatureError, UnknownNameError
 from mithril.logical.connection import Connection
 from mithril.logical.handles import handle
 from mithril.logical.model import create_node
@@ -45,6 +47,34 @@ def functional(function: Callable[..., Any]) -> Callable[..., Any]:
         return model(**{k: v for k, v in wired.items() if k in model.input_keys})
 
     return call
+
+
+class _Functional:
+    """`functional`, which PyTorch has as a module, too: its members lead to layers."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __init__(self, function: Callable[..., Any]):
+        functools.update_wrapper(self, function)
+
+    @public
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    def __reduce__(self) -> str:
+        return str(vars(self)["__qualname__"])
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str):
+            title = f"functional has no attribute {name!r}"
+            if name.startswith("_"):
+                raise AttributeError(title)
+            raise UnknownNameError(title + functional_here(name, models.__all__))
+
+
+if not TYPE_CHECKING:
+    functional = _Functional(functional)
 
 
 def _replace(bound: inspect.BoundArguments, signature: inspect.Signature, wired: dict) -> None:

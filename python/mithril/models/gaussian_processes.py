@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool
+from mithril.base.checks import checked_flag
 from mithril.base.public import public
 from mithril.logical import constraints
 from mithril.logical.model import ExtendInfo
@@ -50,7 +50,7 @@ class GPRLoss(Composite):
         *,
         name: str | None = None,
     ):
-        robust = checked_bool("GPRLoss: robust", robust)
+        robust = checked_flag("GPRLoss: robust", robust)
         given = {"labels": labels, "mu": mu, "L": L, "K_term": K_term, "alpha": alpha}
         with self._compose(name, {"robust": robust}, **given) as keys:
             y: Any = keys["labels"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool, checked_size
+from mithril.base.checks import checked_flag, checked_size
 from mithril.base.public import public
 from mithril.logical.model import Model
 from mithril.models._blocks import attend, chain, count_places, divides, finish, residual, wires_of
@@ -62,7 +62,7 @@ def create_gpt(
         checked_size(f"create_gpt: {key}", value)
     if cache_size is not None:
         checked_size("create_gpt: cache_size", cache_size)
-    bias = checked_bool("create_gpt: bias", bias)
+    bias = checked_flag("create_gpt: bias", bias)
     divides("create_gpt: num_heads", num_heads, "create_gpt: dims", dims)
     blocks = [_block(str(i), dims, num_heads, bias, cache_size) for i in range(num_layers)]
     body = _body(blocks, block_size, dims, vocab_size, bias, cache_size)

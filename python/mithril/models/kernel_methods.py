@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool
+from mithril.base.checks import checked_flag
 from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, suggestion
 from mithril.logical import constraints
@@ -122,7 +122,7 @@ class PolynomialKernel(Composite):
         *,
         name: str | None = None,
     ):
-        robust = checked_bool("PolynomialKernel: robust", robust)
+        robust = checked_flag("PolynomialKernel: robust", robust)
         given = {"input1": input1, "input2": input2, "poly_coef": poly_coef, "degree": degree}
         with self._compose(name, {"robust": robust}, **given) as keys:
             columns, base = Connection(), Connection()

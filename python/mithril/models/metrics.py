@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool, checked_size
+from mithril.base.checks import checked_flag, checked_size
 from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, shown
 from mithril.logical.connection import Connection
@@ -105,9 +105,9 @@ def _options(
     """The arguments that all metrics take, checked."""
     what = type(model).__name__
     options = {
-        "is_binary": checked_bool(f"{what}: is_binary", is_binary),
-        "is_pred_one_hot": checked_bool(f"{what}: is_pred_one_hot", is_pred_one_hot),
-        "is_label_one_hot": checked_bool(f"{what}: is_label_one_hot", is_label_one_hot),
+        "is_binary": checked_flag(f"{what}: is_binary", is_binary),
+        "is_pred_one_hot": checked_flag(f"{what}: is_pred_one_hot", is_pred_one_hot),
+        "is_label_one_hot": checked_flag(f"{what}: is_label_one_hot", is_label_one_hot),
     }
     is_number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
     if threshold is not None and not is_number:
@@ -379,7 +379,7 @@ class AUC(Composite):
         name: str | None = None,
     ):
         checked_size("AUC: n_classes", n_classes, 1)
-        one_hot = checked_bool("AUC: is_label_one_hot", is_label_one_hot)
+        one_hot = checked_flag("AUC: is_label_one_hot", is_label_one_hot)
         options = {"n_classes": n_classes, "is_label_one_hot": one_hot}
         with self._compose(name, options, label=label, pred=pred) as keys:
             scores: Any = keys["pred"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import _core, models
-from mithril.base.checks import checked_bool
-from mithril.errors import NearMissWarning, SignatureError, warn
+from mithril.base.checks import checked_flag
+from mithril.base.peer_names import misplaced_here
+from mithril.errors import MithrilError, NearMissWarning, SignatureError, warn
 from mithril.logical.arguments import model_name
 from mithril.logical.connection import TBD, Connection
 from mithril.logical.model import Model
@@ -33,6 +34,9 @@ class OperatorModel(Model):
             values["dtype"] = dtype_of(self._what("dtype"), values["dtype"])
         self._arguments = dict(values)  # what makes another one
         count = values.pop("n", None) if self._counts else None
+        for key, default in self._defaults.items():  # a key may be wired as well, but is no size
+            if isinstance(default, bool) and isinstance(values.get(key), int | float):
+                checked_flag(self._what(key), values[key])
         missing = [k for k, v in values.items() if k in self._attrs and v is TBD]
         if missing:
             raise SignatureError(f"{type(self).__name__}: requires {missing[0]!r}")
@@ -45,11 +49,15 @@ class OperatorModel(Model):
             "absent": [n for n, switch in self._switches.items() if not attrs[switch]],
             "count": count,
         }
-        with Uses() as used:
-            for key, value in values.items():
-                if key not in self._attrs:
-                    self._place(spec, key, value, used)
-            self._attach(_core.ModelNode.leaf(self._op, spec))
+        try:
+            with Uses() as used:
+                for key, value in values.items():
+                    if key not in self._attrs:
+                        self._place(spec, key, value, used)
+                self._attach(_core.ModelNode.leaf(self._op, spec))
+        except MithrilError as error:
+            error.hint = error.hint or misplaced_here(type(self).__name__, values)
+            raise
 
     def _make_either(
         self,
@@ -61,7 +69,7 @@ class OperatorModel(Model):
     ) -> None:
         """As the op, or as its robust form: a class derived from this one, with further keys."""
         cls = getattr(models, form)
-        if checked_bool(f"{type(self).__name__}: robust", robust):
+        if checked_flag(f"{type(self).__name__}: robust", robust):
             self.__class__ = cls
             values |= further
         for key, value in further.items():
@@ -81,7 +89,7 @@ class OperatorModel(Model):
         """`mode`, which `inference` says by True ("eval") and False ("train")."""
         if inference is None:
             return mode
-        said = "eval" if checked_bool(self._what("inference"), inference) else "train"
+        said = "eval" if checked_flag(self._what("inference"), inference) else "train"
         if mode not in (None, said):
             raise SignatureError(
                 f"{type(self).__name__}: inference={inference} is mode={said!r}, got mode={mode!r}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool, checked_size
+from mithril.base.checks import checked_flag, checked_size
 from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, shown, suggestion
 from mithril.logical.connection import Connection
@@ -154,7 +154,7 @@ class OneToMany(RNN):
         name: str | None = None,
         **kwargs: Any,
     ):
-        forced = checked_bool("OneToMany: teacher_forcing", teacher_forcing)
+        forced = checked_flag("OneToMany: teacher_forcing", teacher_forcing)
         self._take(cell_type, max_sequence_length=max_sequence_length)
         first = 0 if forced and max_sequence_length > 1 else 1
         targets = [f"target{i}" for i in range(first, max_sequence_length)]
@@ -371,7 +371,7 @@ class EncoderDecoder(_Pair):
             "max_input_sequence_length": max_input_sequence_length,
             "max_target_sequence_length": max_target_sequence_length,
         }
-        forced = checked_bool("EncoderDecoder: teacher_forcing", teacher_forcing)
+        forced = checked_flag("EncoderDecoder: teacher_forcing", teacher_forcing)
         self._take(cell_type, **lengths)
         arguments = {"cell_type": cell_type, **lengths, "teacher_forcing": forced}
         with self._compose(name, arguments, indices=indices) as keys:

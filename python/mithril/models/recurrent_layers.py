@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool, checked_size
+from mithril.base.checks import checked_flag, checked_size
+from mithril.base.peer_names import recurrent_order_here
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.logical.connection import Connection, IOKey
@@ -43,7 +44,8 @@ class _Recurrent(Composite):
         self._layers = checked_size(f"{what}: num_layers", arguments["num_layers"])
         for option in ("return_sequences", "bidirectional", "use_bias", "use_mask", "use_lengths",
                        "use_initial_state"):  # fmt: skip
-            checked_bool(f"{what}: {option}", arguments[option])
+            hint = recurrent_order_here(what, arguments)
+            checked_flag(f"{what}: {option}", arguments[option], hint)
         self._options = arguments
         self._sides = ("", "_reverse") if arguments["bidirectional"] else ("",)
         try:

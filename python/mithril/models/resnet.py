@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mithril import models
-from mithril.base.checks import checked_bool, checked_list, checked_size
+from mithril.base.checks import checked_flag, checked_list, checked_size
 from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError
 from mithril.logical.model import Model
@@ -61,7 +61,7 @@ def resnet(
     checked_size("resnet: width", width)
     checked_size("resnet: num_classes", num_classes)
     return _network(
-        counts, num_classes, checked_bool("resnet: bottleneck", bottleneck), width, name
+        counts, num_classes, checked_flag("resnet: bottleneck", bottleneck), width, name
     )
 
 

@@ -1,6 +1,20 @@
 """Optimizers: parameters, gradients and a state in, new parameters and a state out."""
 
+from typing import TYPE_CHECKING
+
 from mithril.optim.adopted import AdoptedOptimizer, adopt
 from mithril.optim.optimizers import SGD, Adam, AdamW, Momentum, Optimizer
 
 __all__ = ["SGD", "Adam", "AdamW", "AdoptedOptimizer", "Momentum", "Optimizer", "adopt"]
+
+if not TYPE_CHECKING:  # a type checker knows the names
+
+    def __getattr__(name: str):
+        from mithril import errors
+        from mithril.base import peer_names
+
+        title = f"module 'mithril.optim' has no attribute {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(title)
+        hint = peer_names.optim_name_here(name) or errors.suggestion(name, __all__)
+        raise errors.UnknownNameError(title + hint)

@@ -10,12 +10,12 @@ from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
     KeyNotFound,
-    ShapeError,
     SignatureError,
     UnknownNameError,
     shown,
     suggestion,
 )
+from mithril.optim.optimizers import check_gradients
 
 
 class AdoptedOptimizer:
@@ -59,6 +59,7 @@ class AdoptedOptimizer:
         ------
         KeyNotFound : a gradient of a parameter that there is not
         ShapeError : a gradient whose shape is not its parameter's
+        DTypeError : a parameter with a gradient, or the gradient, is not of floats
         """
         arrays, slopes = _arrays("params", params), _arrays("gradients", gradients)
         self._check(arrays, slopes)
@@ -72,11 +73,7 @@ class AdoptedOptimizer:
             if name not in params:
                 near = suggestion(name, params)
                 raise KeyNotFound(f"update: no parameter named {shown(name)}{near}")
-            if gradient.shape != params[name].shape:
-                raise ShapeError(
-                    f"update: the gradient of {shown(name)} requires the shape"
-                    f" {list(params[name].shape)}, got {list(gradient.shape)}"
-                )
+        check_gradients(params, gradients)
         own = [n for n in params if not isinstance(self.state.get(n, {}), dict)]
         if own:
             raise ArgumentError(

@@ -16,16 +16,19 @@ The formulas are PyTorch's; Adam: Kingma and Ba 2015, AdamW: Loshchilov and Hutt
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from mithril.base.checks import checked_bool, checked_mapping
-from mithril.base.peer_names import argument_here
+from mithril.base.peer_names import argument_here, optimizer_member_here
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
+    DTypeError,
     KeyNotFound,
+    ShapeError,
     SignatureError,
     UnknownNameError,
     UnsupportedError,
@@ -144,6 +147,17 @@ def _positive_or_none(name: str, value: Any) -> Any:
     return None if value is None else _positive(name, value)
 
 
+def _rate(name: str, value: Any) -> Any:
+    is_list = isinstance(value, Mapping | list | tuple) or inspect.isgenerator(value)
+    if is_list:
+        raise ArgumentError(
+            f"{name}: requires a number, got {shown(value)}",
+            hint="parameters go into the calls: opt_state = optimizer.init(params), then"
+            " pm.step(params, opt_state, data)",
+        )
+    return _not_negative(name, value)
+
+
 def _not_negative(name: str, value: Any) -> Any:
     return _check_range(name, value, "of at least 0", lambda x: x >= 0)
 
@@ -181,7 +195,7 @@ class Optimizer:
     slots: tuple[str, ...] = ()
     op = ""  # the engine's op that computes the same
     _checks: ClassVar[dict[str, Callable[[str, Any], Any]]] = {
-        "lr": _not_negative,
+        "lr": _rate,
         "weight_decay": _not_negative,
         "clip_norm": _positive_or_none,
         "clip_value": _positive_or_none,
@@ -210,6 +224,18 @@ class Optimizer:
             near = argument_here(name, self._checks) or suggestion(name, self._checks)
             raise UnknownNameError(f"{type(self).__name__}: has no attribute {name!r}{near}")
         object.__setattr__(self, name, value)
+
+    if not TYPE_CHECKING:  # a type checker knows the members
+
+        def __getattr__(self, name: str):
+            title = f"{type(self).__name__}: has no attribute {name!r}"
+            if name.startswith("_"):
+                raise AttributeError(title)
+            if hasattr(type(self), name):  # a property that raised AttributeError: say so
+                return object.__getattribute__(self, name)
+            members = [member for member in (*dir(self), *self._checks) if member[0] != "_"]
+            near = optimizer_member_here(name) or argument_here(name, self._checks)
+            raise UnknownNameError(title + (near or suggestion(name, members)))
 
     def _numbers(self) -> dict[str, Any]:
         """Everything but the rate, which may change from step to step."""
@@ -251,14 +277,23 @@ class Optimizer:
     def update(
         self, params: Mapping[str, Any], gradients: Mapping[str, Any], state: Mapping[str, Any]
     ) -> tuple[Arrays, dict[str, Any]]:
-        """(new parameters, new state); parameters without a gradient stay as they are."""
+        """(new parameters, new state); parameters without a gradient stay as they are.
+
+        Raises
+        ------
+        ShapeError : a gradient, or what the state keeps, has another shape than its parameter
+        DTypeError : a parameter with a gradient, or the gradient, is not of floats
+        KeyNotFound : a gradient of a parameter that there is not, or too few entries in the state
+        """
         params = _arrays("update: params", params)
         gradients = _arrays("update: gradients", gradients)
         unknown = [name for name in gradients if name not in params]
         if unknown:
             near = suggestion(unknown[0], params)
             raise KeyNotFound(f"update: no parameter named '{unknown[0]}'{near}")
+        check_gradients(params, gradients)
         check_state("update: state", state, self, gradients)
+        check_slots("update: state", state, self, {name: params[name] for name in gradients})
         step = _count(state["step"]) + 1
         new_params = dict(params)
         new_slots = {slot: dict(state[slot]) for slot in self.slots}
@@ -423,6 +458,60 @@ def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:
     return given
 
 
+def _counts(step: Any) -> bool:
+    """Whether it is an integer of at least 0; of arrays that may be traced or far only the shape
+    is looked at."""
+    if isinstance(step, int):
+        return not isinstance(step, bool) and 0 <= step < 2**63
+    if getattr(step, "shape", None) != ():
+        return False
+    return type(step).__module__ != "numpy" or (step >= 0 and step == int(step))
+
+
+@functools.cache
+def _is_float(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "") == "f" or "float" in str(dtype)
+
+
+def _check_shape(what: str, array: Any, wanted: Any, hint: str = "") -> None:
+    if array.shape != wanted:
+        raise ShapeError(
+            f"{what} requires the shape {list(wanted)}, got {list(array.shape)}", hint=hint
+        )
+
+
+def _check_floats(what: str, array: Any, hint: str = "") -> None:
+    if not _is_float(array.dtype):
+        kind = str(array.dtype).rpartition(".")[2]
+        raise DTypeError(f"{what} requires a float dtype, got {kind}", hint=hint)
+
+
+def check_gradients(params: Mapping[str, Any], gradients: Mapping[str, Any]) -> None:
+    """Refuses gradients that are not shaped like their parameters, and arrays that are not of
+    floats, which broadcasting would let grow and rounding would spoil."""
+    for name, gradient in gradients.items():
+        what, parameter = shown(name), params[name]
+        _check_floats(
+            f"update: params: {what}",
+            parameter,
+            "give it as floats; parameters without a gradient stay as they are",
+        )
+        _check_floats(f"update: gradients: {what}", gradient)
+        _check_shape(f"update: the gradient of {what}", gradient, parameter.shape)
+
+
+def check_slots(what: str, state: Any, optimizer: Optimizer, params: Mapping[str, Any]) -> None:
+    """Refuses a state whose arrays are not shaped like the parameters, as `init` makes them."""
+    if type(optimizer).init is not Optimizer.init:  # of a user, who keeps what they like
+        return
+    for slot in optimizer.slots:
+        for name, parameter in params.items():
+            title, kept = f"{what}: {slot!r} of {shown(name)}", state[slot][name]
+            if not hasattr(kept, "shape"):
+                raise SignatureError(f"{title} requires an array, got {shown(kept)}")
+            _check_shape(title, kept, parameter.shape, "optimizer.init(params) is the first one")
+
+
 def refuse_foreign(what: str, optimizer: Any) -> None:
     """Raises unless it is an optimizer of this module, or of a class derived from its own."""
     if isinstance(optimizer, Optimizer):
@@ -441,6 +530,8 @@ def check_state(what: str, state: Any, optimizer: Optimizer, names: Iterable[str
     step = state.get("step") if isinstance(state, Mapping) else None
     if not isinstance(step, int) and not hasattr(step, "dtype"):
         raise ArgumentError(f"{what} must be what optimizer.init(params) returns")
+    if not _counts(step):
+        raise ArgumentError(f"{what}: 'step' requires a number of steps, got {shown(step)}")
     for slot in optimizer.slots:
         kept = state.get(slot)
         missing = [n for n in names if not isinstance(kept, Mapping) or n not in kept]
@@ -452,4 +543,14 @@ def check_state(what: str, state: Any, optimizer: Optimizer, names: Iterable[str
             )
 
 
-__all__ = ["SGD", "Adam", "AdamW", "Momentum", "Optimizer", "check_state", "refuse_foreign"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Momentum",
+    "Optimizer",
+    "check_gradients",
+    "check_slots",
+    "check_state",
+    "refuse_foreign",
+]

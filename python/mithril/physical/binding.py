@@ -17,6 +17,7 @@ from mithril.physical.face import Face
 from mithril.physical.initial import Uninitialized
 from mithril.physical.inputs import inputs_of
 from mithril.physical.literals import literal_array
+from mithril.physical.missing import other_naming
 from mithril.physical.options import CompileOptions
 from mithril.physical.program import Program
 from mithril.physical.quantized import QuantizationReport, weight_report
@@ -66,8 +67,9 @@ class Binding(Face):
             check_weights("bind: weights", weights, self.backend, not natively)
         unknown = [name for name in params if name not in self.param_keys]
         if unknown:
-            near = suggestion(unknown[0], self.param_keys)
-            raise KeyNotFound(f"bind: no parameter named '{unknown[0]}'{near}")
+            naming = other_naming(compilation, self.param_keys, unknown)
+            near = "" if naming else suggestion(unknown[0], self.param_keys)
+            raise KeyNotFound(f"bind: no parameter named '{unknown[0]}'{near}", hint=naming)
         bound = _made(self, _bound_options(compilation, params))
         return bound if weights is None else _with_weights(bound, weights)
 

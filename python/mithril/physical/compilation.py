@@ -60,7 +60,7 @@ class Compilation:
         self.snapshot = snapshot  # the model itself may be edited
         self.node = snapshot.model
         self.place = _core.user_location()
-        self.convert = Converter(options)
+        self.convert = Converter(options, self.node)
         self.by_name: dict[str, Key] = {}
         self.compiled, self.program = self.make({}, {})
         self._refuse_file_path()

@@ -52,6 +52,7 @@ from mithril.physical.option_checks import (
 from mithril.physical.options import CompileOptions, Pairs
 from mithril.physical.predicting import frozen_names, frozen_patterns
 from mithril.physical.shortcuts import report_keys
+from mithril.physical.static_shapes import check_checkpoints
 from mithril.physical.targets import target_of
 from mithril.types import as_dtype
 
@@ -168,8 +169,9 @@ def compile(  # noqa: A001
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
         to the same bits where each line runs by itself. On `ml.CpuBackend` and, for sizes that are
-        known here, on NumPy, JAX and PyTorch. MLX, and PyTorch under ``jit=True``, compute segments
-        of the program again (`mx.checkpoint`, `torch.utils.checkpoint`), and differentiate.
+        known here or fixed by ``static_shapes=True``, on NumPy, JAX and PyTorch. MLX, and PyTorch
+        under ``jit=True``, compute segments of the program again (`mx.checkpoint`,
+        `torch.utils.checkpoint`), and differentiate.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
         outputs, beside the inputs, parameters and states that the caller holds (`memory_plan` tells
         both). Of programs that take more, values are computed again, those first that free the most
@@ -267,6 +269,8 @@ def compile(  # noqa: A001
     )
     check_disjoint(options)
     physical = _compiled(model, options, frozen_keys)
+    if by_text:
+        check_checkpoints(compilation_of(physical))
     if verbose:
         report_keys(physical)
     return physical

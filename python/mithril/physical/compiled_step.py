@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril.base.numpy import np
+from mithril.optim.optimizers import check_slots
 from mithril.physical.program import Program
 from mithril.physical.quick_call import Arrays, Missed, Signature, Ways, bounded
 
@@ -113,6 +114,7 @@ class CompiledStep:
         one = next(c for c in cotangents if c is not None)
         kept = self._kept(opt_state)
         native = [x if self._backend._is_native(x) else self._backend.tensor(x) for x in kept]
+        self._check_slots(native, inputs)
         results = self._slow_path(*inputs, one, *native, self._numbers_of(opt_state))
         signature = self._arrays.as_given(given, inputs)
         if signature is not None and all(a is b for a, b in zip(kept, native, strict=True)):
@@ -121,6 +123,13 @@ class CompiledStep:
                 self._one = one if self._backend.compiles_steps else None  # PyTorch makes one
                 self._ways.learn([*inputs, *kept])
         return self._split_results(results, given[0], opt_state)
+
+    def _check_slots(self, kept: Sequence[Any], inputs: Sequence[Any]) -> None:
+        """Raises unless what is kept is shaped like the parameters; `kept`: as `_kept` gives it."""
+        slots, places = self._optimizer.slots, self._program.positions(self._trained)
+        params = dict(zip(self._trained, (inputs[i] for i in places), strict=True))
+        state = {slot: dict(zip(params, kept[i :: len(slots)])) for i, slot in enumerate(slots)}
+        check_slots("step: opt_state", state, self._optimizer, params)
 
     def _kept(self, opt_state: Mapping) -> list[Any]:
         slots = [opt_state[slot] for slot in self._optimizer.slots]

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from mithril.base.arrays import is_device_array, is_mlx, laid_out, mlx_values
+from mithril.base.explanations import kind_hint
 from mithril.base.numpy import np
 from mithril.errors import ArgumentError, DataOverflowError, DTypeError, DTypeWarning, warn
 from mithril.types import Dtype, as_dtype
@@ -79,7 +80,8 @@ def _numbers_in(value: Any) -> Any:
 class Converter:
     """Converts the values of one compiled model."""
 
-    def __init__(self, options: CompileOptions):
+    def __init__(self, options: CompileOptions, node: Any):
+        self._node = node  # the model, whose layers errors name
         self._backend = options.backend
         self._strict = options.strict_dtypes
         self._is_plan = options.backend.runs_plans
@@ -177,7 +179,7 @@ class Converter:
             raise DTypeError(
                 f"'{key.name}': requires {kind}, got {source}",
                 code="MTH203",
-                hint="cast the data, if that is what you mean",
+                hint=kind_hint(self._node, key.key, values().ndim),
             )
         self._check_range(key, target, values())
 

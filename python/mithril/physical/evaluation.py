@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 from mithril.base.checks import checked_bool, checked_list, checked_mapping
 from mithril.base.public import public, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import (
+    ArgumentError,
     EmptyModelWarning,
     ShapeError,
     SignatureError,
@@ -26,7 +27,7 @@ from mithril.physical.gradients import (
     names_of_inputs,
     wanted_gradients,
 )
-from mithril.physical.inputs import check, convert, gather
+from mithril.physical.inputs import check, check_states, convert, gather
 from mithril.physical.model_function import ModelFunction
 from mithril.physical.open_kinds import model_for_kinds
 from mithril.physical.predicting import predict
@@ -134,14 +135,15 @@ class Evaluation(Face):
         data : values of `data_keys`: arrays, lists or numbers
         output_gradients : gradients of the outputs: a dictionary, a function from the outputs to
             one, or True where there is one scalar output (or a cost)
-        state : the state, where the model has one
+        state : the state, where the model has one; without entries that it has not, but for the
+            key of random numbers of a model in training, which inference does not look at
         wrt : further inputs whose gradients are wanted, where `output_gradients` asks for any
         fetch : further wires that are wanted, by name or path (``"blocks.3.attn"``: that of a
             submodel means its one output) or as connections; they stand in the result under what
             was given. For each set of them a program is compiled, of which 16 are kept.
         donate_state : whether the arrays in `state` may be overwritten. The CPU engine then appends
             to caches where they are, and the new state has the very arrays that were given; other
-            backends copy as ever.
+            backends copy as ever. Without a state it is an error.
         lazy : True: on MLX results are not waited for; they are computed when they are read. Other
             backends return what they return in any case.
 
@@ -183,6 +185,8 @@ class Evaluation(Face):
                 )
         if self._compilation.static is not None:
             self._compilation.static.check(data)
+        if donate_state is not False and checked_bool("evaluate: donate_state", donate_state):
+            _refuse_nothing_donated(self, state)
         if fetch is not None:
             return fetching(self, fetch).evaluate(
                 params,
@@ -203,6 +207,8 @@ class Evaluation(Face):
             checked_mapping("data", data),
             checked_mapping("state", state),
         )
+        if call.state:
+            check_states("evaluate", self._compilation, call.state)
         floats = [name for name in wrt or () if isinstance(name, str)]
         model = model_for_kinds(self, call.data, floats)
         if model is not self:
@@ -256,7 +262,8 @@ class Evaluation(Face):
 
         Raises
         ------
-        KeyNotFound : a parameter, a statistic or data are missing
+        KeyNotFound : a parameter, a statistic or data are missing, or the state has more than
+            training and inference
 
         >>> import mithril as ml
         >>> train = ml.TrainModel(ml.Relu())
@@ -314,6 +321,15 @@ class Evaluation(Face):
         names = wanted if outputs is not None else list(self.output_keys)
         check_outputs(self._compilation, "as_function: outputs", names)
         return ModelFunction(self, names)
+
+
+def _refuse_nothing_donated(physical: Any, state: Any) -> None:
+    if not checked_mapping("state", state):
+        has = physical.state_keys
+        raise ArgumentError(
+            "evaluate: donate_state=True: there is no state whose arrays may be overwritten",
+            hint="give state=, such as pm.initial_state()" if has else "the model has no state",
+        )
 
 
 def evaluated(compilation: Compilation, fast: FastPath, call: Call, request: Request) -> Any:

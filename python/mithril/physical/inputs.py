@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from mithril.base.explanations import data_error
 from mithril.errors import (
     ArgumentError,
+    KeyNotFound,
     ShapeError,
     UnusedKeyWarning,
     UnusedParamsWarning,
+    shown,
     suggestion,
 )
+from mithril.optim.optimizers import check_slots
 from mithril.physical.compilation import Call, Compilation
 from mithril.physical.initial import Uninitialized
 from mithril.physical.missing import missing_keys
 from mithril.physical.open_ranks import Shaped
 from mithril.physical.parameters import initial_parameters, placed
 from mithril.physical.program import Program
+from mithril.physical.program_keys import RANDOM_KEY
 
 
 def inputs_of(compilation: Compilation, program: Program, call: Call) -> list[Any]:
@@ -67,6 +71,7 @@ def for_update(
         slot: {**own, **{key.name: as_array(key.kept, own[key.name]) for key in keys}}
         for slot, own in slots.items()
     }
+    check_slots("step: opt_state", kept, compilation.options.optimizer, params)
     return {**call.params, **params}, {**opt_state, **kept}
 
 
@@ -96,6 +101,30 @@ def _refuse_doubles(program: Program, call: Call) -> None:
             )
 
 
+def check_states(
+    what: str, compilation: Compilation, state: Mapping[str, Any], known: Iterable[str] = ()
+) -> None:
+    """Raises for entries of a state that the model has not, nor `known`. The key of random numbers,
+    which a state of training may have, is left alone where nothing is drawn."""
+    own = {*compilation.state_keys, *known}
+    if not compilation.options.train:
+        own.add(RANDOM_KEY)
+    unknown = [name for name in state if name not in own]
+    if not unknown:
+        return
+    text = f"{what}: state has {shown(unknown[0])}, which the model"
+    if unknown[0] in compilation.param_keys:
+        raise KeyNotFound(
+            f"{text} reads from params", hint="running statistics: {**params, **state}"
+        )
+    states = compilation.state_keys
+    few = ", ".join(f"'{name}'" for name in states[:3]) + (", ..." if len(states) > 3 else "")
+    raise KeyNotFound(
+        f"{text} has not{suggestion(unknown[0], own)}",
+        hint=f"its state is {few}" if states else "it has no state: leave it out",
+    )
+
+
 def warn_of_states(
     compilation: Compilation, params: Mapping[str, Any], state: Mapping[str, Any]
 ) -> None:
@@ -121,4 +150,12 @@ def _warn_of_unused(compilation: Compilation, call: Call) -> None:
         compilation.warn(f"params has {few}, which the model has not", UnusedParamsWarning)
 
 
-__all__ = ["check", "convert", "for_update", "gather", "inputs_of", "warn_of_states"]
+__all__ = [
+    "check",
+    "check_states",
+    "convert",
+    "for_update",
+    "gather",
+    "inputs_of",
+    "warn_of_states",
+]

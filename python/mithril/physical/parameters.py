@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from mithril import _core
-from mithril.base.checks import checked_instance, checked_mapping
+from mithril.base.checks import checked_instance, checked_integer, checked_mapping
 from mithril.base.public import public
-from mithril.errors import InitialParamsWarning, SignatureError, shown
+from mithril.errors import InitialParamsWarning
 from mithril.execution.interface import CompileTarget
 from mithril.physical.compilation import Call, Compilation
 from mithril.physical.conversion import as_numpy
@@ -215,9 +215,7 @@ def _with_lists(compilation: Compilation, params: Params) -> Params:
 
 def _seed(what: str, seed: Any) -> int:
     """A seed is any integer; the engine takes its last 64 bits."""
-    if not isinstance(seed, int) or isinstance(seed, bool):
-        raise SignatureError(f"{what}: seed requires an integer, got {shown(seed)}")
-    return seed % 2**64
+    return checked_integer(f"{what}: seed", seed) % 2**64
 
 
 @public

@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril.errors import KeyNotFound, shown, suggestion
 from mithril.physical.compilation import Compilation
+from mithril.physical.missing import other_naming
 from mithril.physical.program_keys import RANDOM_KEY, Key
 
 
@@ -17,8 +18,9 @@ def part(compilation: Compilation, arrays: Mapping[str, Any]) -> tuple[dict, dic
     known = {*wanted, *compilation.state_keys, RANDOM_KEY}
     unknown = [name for name in arrays if name not in known]
     if unknown:
-        near = suggestion(unknown[0], known)
-        raise KeyNotFound(f"split_state: the model has no {shown(unknown[0])}{near}")
+        naming = other_naming(compilation, wanted, unknown)
+        near = "" if naming else suggestion(unknown[0], known)
+        raise KeyNotFound(f"split_state: the model has no {shown(unknown[0])}{near}", hint=naming)
     missing = [name for name in [*wanted, *kept_states(compilation)] if name not in arrays]
     if missing:
         near = suggestion(missing[0], arrays)

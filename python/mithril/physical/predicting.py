@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from mithril import _core
 from mithril.base.checks import checked_list, checked_mapping, checked_str
 from mithril.errors import ArgumentError, KeyNotFound, suggestion
-from mithril.physical.inputs import warn_of_states
+from mithril.physical.inputs import check_states, warn_of_states
+from mithril.physical.program_keys import RANDOM_KEY
 from mithril.physical.results import WithState
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ def predict(physical: Any, params: Any, data: Any, state: Any) -> dict[str, Any]
     state = checked_mapping("predict: state", state)
     warn_of_states(physical._compilation, params, state)
     model = predictor_of(physical)
+    if state:
+        also = [key for key in model.param_keys if key not in physical.trainable_keys]
+        training = physical._compilation
+        check_states("predict", training, state, [*model.state_keys, *also, RANDOM_KEY])
     known = model.input_keys
     data = {key: x for key, x in data.items() if key in known or key not in physical.input_keys}
     statistics = {key: x for key, x in state.items() if key in model.param_keys}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
-from mithril.errors import ShapeError
+from mithril.errors import ShapeError, UnsupportedError
 from mithril.physical.conversion import as_numpy
 from mithril.physical.program import Program
 
@@ -57,6 +57,28 @@ class StaticShapes:
                 compilation = self._compilation
                 self._sized = Program(compilation.compile(shapes, {}), compilation.options)
             return self._sized
+
+
+def check_checkpoints(compilation: Compilation) -> None:
+    """Raises UnsupportedError where text that computes values again would be made for sizes that
+    nobody said: every call for gradients would fail."""
+    options = compilation.options
+    needs_sizes = options.gradient_checkpointing and not options.static_shapes
+    if not needs_sizes or options.inference or compilation.open_ranks is not None:
+        return  # programs of open ranks may have the sizes of a call
+    if compilation.runs_plans(compilation.compiled):
+        return
+    shapes = (shape for shape, _ in compilation.compiled.solve({}))
+    tensors = [pair for pair in zip(compilation.keys, shapes, strict=True) if pair[0].is_tensor]
+    found = [key for key, shape in tensors if key.role == "data" and None in (shape or ())]
+    named = ", ".join(f"'{key.name}' is {key.shape_text}" for key in found)
+    if named and compilation.trainable_keys:
+        raise UnsupportedError(
+            f"gradient_checkpointing: {type(options.backend).__name__} decides for known sizes what"
+            f" to compute again, but {named}",
+            hint="give the sizes in shapes=, or static_shapes=True for those of the first call; a"
+            " smaller last batch is left out, or goes to a model compiled for its size",
+        )
 
 
 def _shape(value: Any, name: str) -> tuple[int, ...]:

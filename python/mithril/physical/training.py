@@ -10,13 +10,14 @@ import mithril.physical.step_layout as layouts
 from mithril.base.checks import checked_mapping
 from mithril.base.numpy import np
 from mithril.base.public import REQUIRED, public_with_shortcut, refusal, refuses_misfits
-from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, suggestion
-from mithril.optim.optimizers import check_state
+from mithril.errors import ArgumentError, UnsupportedError
+from mithril.optim.optimizers import check_slots, check_state
 from mithril.physical.compilation import Call
 from mithril.physical.compiled_step import CompiledStep
 from mithril.physical.evaluation import Evaluation
 from mithril.physical.gradients import check_gradients_allowed, cost_of
-from mithril.physical.inputs import for_update, inputs_of
+from mithril.physical.inputs import check_states, for_update, inputs_of
+from mithril.physical.missing import missing_parameters, refuse_swapped_data
 from mithril.physical.native_calls import step_call
 from mithril.physical.open_kinds import model_for_kinds
 from mithril.physical.results import Step, WithGradientsAndState
@@ -64,6 +65,7 @@ class Training(Evaluation):
             named = {"params": params, "opt_state": opt_state, **unknown}
             raise refusal(Training.step, (self,), named)
         if self._compilation.static is not None:
+            refuse_swapped_data(opt_state, data)
             self._compilation.static.check(data)
         if self._compilation.lists is not None:
             raise UnsupportedError(
@@ -72,13 +74,17 @@ class Training(Evaluation):
         found = self._fast_path.step(params, opt_state, data, state)
         if found is not None:
             return found
+        refuse_swapped_data(opt_state, data)
         given_data = checked_mapping("data", data)
         model = model_for_kinds(self, given_data)
         if model is not self:
             return model.step(params, opt_state, data, state)
         take = self._way_of_step()
-        given = self._checked_params(params)
-        return take(Call(given, given_data, checked_mapping("state", state)), opt_state)
+        given = self._checked_params(params, opt_state)
+        given_state = checked_mapping("state", state)
+        if given_state:
+            check_states("step", self._compilation, given_state)
+        return take(Call(given, given_data, given_state), opt_state)
 
     def _way_of_step(self) -> Any:
         """How this model takes steps: by one program of the engine or of a framework, or by
@@ -98,12 +104,11 @@ class Training(Evaluation):
             return self._step_of_engine
         return self._step_of_framework if CompiledStep.suits(options) else self._plain_step
 
-    def _checked_params(self, params: Any) -> Mapping[str, Any]:
+    def _checked_params(self, params: Any, opt_state: Any) -> Mapping[str, Any]:
         given = checked_mapping("step: params", params)
         missing = [name for name in self.trainable_keys if name not in given]
         if missing:
-            near = suggestion(missing[0], given)
-            raise KeyNotFound(f"step: params must have '{missing[0]}'{near}", code="MTH402")
+            raise missing_parameters(self._compilation, missing, given, opt_state)
         return given
 
     def _check_state(self, opt_state: Any) -> None:
@@ -160,6 +165,11 @@ class Training(Evaluation):
         layout = layouts.StepLayout.of(program, optimizer)
         check_state("step: opt_state", opt_state, optimizer, layout.trained)
         extra = self._optimizer_inputs(program, optimizer, opt_state)
+        slots: dict[str, dict[str, Any]] = {slot: {} for slot in optimizer.slots}
+        for slot, name, key in layout.slot_keys():
+            slots[slot][name] = extra[key]
+        moved = {k.name: x for k, x in zip(program.inputs, inputs, strict=True) if k.trainable}
+        check_slots("step: opt_state", slots, optimizer, moved)
         cost, streams = cost_of(compilation, program), compilation.options.stream_gradients
         before = dict(opt_state)
         with _counted(opt_state) if streams else contextlib.nullcontext():

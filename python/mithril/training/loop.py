@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mithril.base.checks import checked_list, checked_mapping
+from mithril.base.checks import checked_integer, checked_list, checked_mapping
 from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
@@ -16,11 +16,12 @@ from mithril.logical.model import Model
 from mithril.models import CrossEntropy, SquaredError
 from mithril.optim import Adam, Optimizer
 from mithril.optim.loss_scale import default_scale
-from mithril.optim.optimizers import check_state, refuse_foreign
+from mithril.optim.optimizers import check_slots, check_state, refuse_foreign
 from mithril.physical import PhysicalModel
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
 from mithril.physical.gradients import FINAL_COST
+from mithril.physical.missing import other_naming
 from mithril.physical.parameters import transfer
 from mithril.physical.parting import kept_states
 from mithril.physical.program_keys import RANDOM_KEY
@@ -119,6 +120,7 @@ def train_model(
     """
     _check(model, backend, training_data, optimizer, epochs)
     loop = _Loop(model, optimizer, loss, target, dict(checked_mapping("metrics", metrics)))
+    checked_integer("train_model: seed", seed)
     calls = checked_list("train_model: callbacks", callbacks, "functions")
     loop.begin(next(iter(batches_of(model, training_data, target)), None), params, state, seed)
     loop.go_on_from(opt_state)
@@ -177,11 +179,16 @@ def _options_of(backend: Any) -> dict[str, str]:
     return {**texts, "device": str(backend.get_device()), "dtype": str(backend.default_dtype)}
 
 
-def _require(what: str, names: Iterable[str], given: Mapping[str, Any]) -> None:
+def _require(
+    what: str, names: Iterable[str], given: Mapping[str, Any], model: PhysicalModel
+) -> None:
     missing = [name for name in names if name not in given]
     if missing:
-        near = suggestion(missing[0], given)
-        raise KeyNotFound(f"train_model: {what} must have '{missing[0]}'{near}", code="MTH402")
+        naming = other_naming(compilation_of(model), missing, given)
+        near = "" if naming else suggestion(missing[0], given)
+        raise KeyNotFound(
+            f"train_model: {what} must have '{missing[0]}'{near}", code="MTH402", hint=naming
+        )
 
 
 class _Loop:
@@ -215,7 +222,7 @@ class _Loop:
         self._params = {name: self._own(value) for name, value in given.items()}
         if not given:
             self._params = dict(model.init(self._data(first), seed))
-        _require("params", model.param_keys, self._params)
+        _require("params", model.param_keys, self._params, model)
         self._state = self._first_state(kept, checked_mapping("train_model: state", state), seed)
         self._cost = None if self._has_cost else self._compiled_loss(first)
 
@@ -231,7 +238,7 @@ class _Loop:
             raise KeyNotFound(f"train_model: state: no state named {shown(unknown[0])}{near}")
         given = {**kept, **state}
         if given:
-            _require("state", kept_states(compilation_of(model)), given)
+            _require("state", kept_states(compilation_of(model)), given, model)
         if len(given) == len(model.state_keys):
             return given
         return {**model.initial_state(seed=seed), **given}
@@ -245,6 +252,9 @@ class _Loop:
         check_state("train_model: opt_state", opt_state, self._optimizer, names)
         backend = self._model.backend
         slots = {slot: transfer(opt_state[slot], backend) for slot in self._optimizer.slots}
+        check_slots(
+            "train_model: opt_state", slots, self._optimizer, {n: self._params[n] for n in names}
+        )
         self._opt_state = {**opt_state, **slots}
 
     def _own(self, value: Any) -> Any:

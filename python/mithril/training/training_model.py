@@ -16,6 +16,7 @@ from mithril.errors import (
     FrozenModelError,
     KeyNotFound,
     SignatureError,
+    UnexpectedKeyError,
     UnsupportedError,
     UnusedKeyWarning,
     WireNameError,
@@ -154,6 +155,7 @@ class TrainModel(Model):
     def _check_loss(self, loss: Model, connections: dict[str, Any]) -> None:
         if _output(loss) in connections:
             raise KeyNotFound(f"add_loss: the loss's output '{_output(loss)}' must not be wired")
+        _check_known("add_loss", loss, connections)
         self._check_wired("add_loss", loss, connections)
         if not self._reads_model(connections.values()):
             given = {self._name_of(target) for target in connections.values()} - {""}
@@ -571,6 +573,18 @@ def _regularized(model: Model, reg_key: Any) -> str:
 
 def _open_inputs(model: Model) -> list[str]:
     return [k for k in model._node.input_keys if not model._node.is_valued(k)]
+
+
+def _check_known(where: str, model: Model, connections: dict[str, Any]) -> None:
+    known = model._node.input_keys
+    unknown = [key for key in connections if key not in known]
+    if unknown:
+        wanted = ", ".join(f"'{key}'" for key in _open_inputs(model))
+        near = suggestion(unknown[0], known)
+        raise UnexpectedKeyError(
+            f"{where}: {model!r} has no key '{unknown[0]}'{near}",
+            hint=f"its keys are {wanted}" if wanted else "",
+        )
 
 
 def _check_distinct(where: str, models: list[Model]) -> None:

@@ -132,6 +132,28 @@ model |= ml.Linear(10)(input="y", weight=w, output="z")
         (("shape=[10, 200]", "shape=[10, 5]"),),
     ),
     Case(
+        "image_without_channels",
+        """
+model |= ml.Convolution2D(3, 8)(input="x", weight="k", output="y")  #1
+model.set_shapes(x=["N", 28, 28])  #2
+""",
+        "ShapeError",
+        "MTH101",
+        ("[N, 28, 28]", "'x' lacks its axis of channels: one channel is [None, 1, 28, 28]"),
+        (('x=["N", 28, 28]', 'x=["N", 1, 28, 28]'),),
+    ),
+    Case(
+        "image_smaller_than_its_kernel",
+        """
+model |= ml.Convolution2D(5, 8)(input="x", weight="k", output="y")  #1
+model.set_shapes(x=["N", 1, 4, 4])  #2
+""",
+        "ShapeError",
+        "MTH101",
+        ("[N, 1, 4, 4]", "a window of 5 does not fit, got size 4"),
+        (),
+    ),
+    Case(
         "channels_last",
         """
 model |= ml.Convolution2D(3, 8)(input="x", weight="k", output="y")  #1

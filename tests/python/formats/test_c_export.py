@@ -458,8 +458,141 @@ def test_a_bad_index_is_a_status(tmp_path):
     write_inputs(built(tmp_path), {"x": np.array([0, 3, 1])})
     run(tmp_path)
     write_inputs(tmp_path, {"x": np.array([0, 4, 1])})
-    done = subprocess.run(["./model_example"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "status 1 in step" in done.stdout
+    for path in tmp_path.glob("output_*.bin"):
+        path.unlink()
+    assert "status 1 in step 0: index 4 (element 1) is out of range: there are 4" in failing(
+        tmp_path
+    )
+    assert not list(tmp_path.glob("output_*.bin"))
+
+
+def test_a_singular_matrix_is_a_status(tmp_path):
+    model = ml.Model()
+    model |= ml.Inverse()(input="x", output="y")
+    pm = ml.compile(model, ml.CpuBackend(), shapes={"x": [2, 2, 2]}, data_keys={"x"})
+    pm.export_c(tmp_path)
+    write_inputs(built(tmp_path), {"x": np.stack([np.eye(2), np.ones((2, 2))])})
+    assert "matrix 1 is singular" in failing(tmp_path)
+    assert not list(tmp_path.glob("output_*.bin"))
+
+
+def test_training_that_fails_keeps_its_files(tmp_path):
+    model = ml.Model()
+    model |= ml.Embedding(num_embeddings=4, dim=2)(input="x", output="y")
+    pm = ml.compile(
+        training(model), ml.CpuBackend(), shapes={"x": [1]}, data_keys={"x", "target"},
+        optimizer=ml.optim.SGD(lr=0.1),
+    )  # fmt: skip
+    pm.export_c(tmp_path, training=True)
+    write_inputs(built(tmp_path), {"x": [np.array([i]) for i in (3, 4)], "target": np.ones((1, 2))})
+    run(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("*.bin")}
+    assert failing(tmp_path, 2).startswith("call 2: status 1 in step ")
+    assert before == {path.name: path.read_bytes() for path in tmp_path.glob("*.bin")}
+
+
+def test_calls_are_a_number(tmp_path):
+    compiled("mlp").export_c(tmp_path)
+    built(tmp_path)
+    for calls in ("0", "-1", "x"):
+        said = failing(tmp_path, calls)
+        assert said == f"requires a number of calls above 0, got {calls}\n"
+    assert not list(tmp_path.glob("output_*.bin"))
+
+
+# --- state ----------------------------------------------------------------------------------------
+
+
+def decoder(backend):
+    gpt = ml.models.create_gpt(
+        block_size=16, dims=16, num_heads=2, num_layers=1, vocab_size=11, bias=True, cache_size=16
+    )
+    options = {"data_keys": {"input"}, "shapes": {"input": [1, 1]}, "inference": True}
+    return ml.compile(gpt, backend, naming="path", **options)
+
+
+def decoded(pm, params, tokens):
+    """The outputs and the state after a call for each token."""
+    state = pm.initial_state()
+    for number in tokens:
+        found, state = pm.evaluate(params, {"input": np.array([[number]])}, state=state)
+    return found["output"], state
+
+
+@every_compiler
+@pytest.mark.parametrize("weights", ["binary", "array"])
+def test_the_example_hands_the_state_on(weights, compiler, tmp_path):
+    engine, numpy = decoder(ml.CpuBackend()), decoder(ml.NumpyBackend())
+    params = engine.randomize_params(seed=0)
+    engine.export_c(tmp_path, params=params, weights=weights)
+    (built(tmp_path, compiler) / "input_0.bin").write_bytes(np.array([1, 2, 3], np.int64).tobytes())
+    got = run(tmp_path, 3)
+    want, state = decoded(numpy, ml.transfer(params, numpy.backend), (1, 2, 3))
+    np.testing.assert_allclose(got["output"], want, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(got["output"].flat[0], -0.6499, atol=1e-4)
+    assert got["$state.offset"] == state["offset"] == 3
+    by_engine, state = decoded(engine, params, (1, 2, 3))
+    np.testing.assert_array_equal(got["output"], by_engine)
+    for name, value in state.items():
+        np.testing.assert_array_equal(got[f"$state.{name}"], value)
+    for path in tmp_path.glob("next_state_*.bin"):  # goes on from what was written
+        shutil.copy(path, tmp_path / path.name.removeprefix("next_"))
+    (tmp_path / "input_0.bin").write_bytes(np.array([4], np.int64).tobytes())
+    want, _ = decoded(engine, params, (1, 2, 3, 4))
+    np.testing.assert_array_equal(run(tmp_path)["output"], want)
+
+
+def test_a_token_that_there_is_not_leaves_no_output(tmp_path):
+    pm = decoder(ml.CpuBackend())
+    pm.export_c(tmp_path)
+    built(tmp_path)
+    tokens = np.array([1, 11, 3], np.int64)
+    (tmp_path / "input_0.bin").write_bytes(tokens.tobytes())
+    said = failing(tmp_path, 3)
+    assert said == (
+        "call 2: status 1 in step 0: index 11 (element 0) is out of range: there are 11\n"
+    )
+    assert not list(tmp_path.glob("*output_*")) and not list(tmp_path.glob("next_state_*"))
+
+
+def test_states_that_do_not_begin_with_zeros_are_written(tmp_path):
+    pm = compiled("cnn", mode="train", inference=False, exact_conv=True)
+    found = pm.export_c(tmp_path)
+    first = pm.initial_state()
+    fields = {one["name"]: one["field"] for one in found["inputs"] if one["kind"] == "state"}
+    ones = [name for name, value in first.items() if np.any(value)]
+    assert 0 < len(ones) < len(first)
+    assert {path.stem for path in tmp_path.glob("state_*")} == {fields[name] for name in ones}
+    text = (tmp_path / "README.md").read_text()
+    assert f"The first call reads `{fields[ones[0]]}.bin`, which" in text
+    xs = [drawn(MODELS["cnn"][1], seed) for seed in range(3)]
+    (built(tmp_path) / "input_0.bin").write_bytes(b"".join(x.tobytes() for x in xs))
+    got, state = run(tmp_path, 3), first
+    for x in xs:
+        outputs, state = pm.evaluate(pm.get_parameters(), {"x": x}, state=state)
+    np.testing.assert_array_equal(got["y"], outputs["y"])
+    for name, value in state.items():
+        np.testing.assert_array_equal(got[f"$state.{name}"], value)
+
+
+def test_the_readme_tells_of_states_and_statuses(tmp_path):
+    decoder(ml.CpuBackend()).export_c(tmp_path / "decoder")
+    text = (tmp_path / "decoder" / "README.md").read_text()
+    assert "| `next_state_0` | `$state.offset` |" in text and "%24" not in text
+    assert "| `next_state_0` | `state_0` |" in text and "The first call reads zeros." in text
+    for path in (tmp_path / "decoder").glob("*.[ch]"):
+        assert "%24" not in path.read_text()
+    compiled("mlp").export_c(tmp_path / "mlp")
+    text = (tmp_path / "mlp" / "README.md").read_text()
+    assert "## State" not in text and "| 1 | bad data" in text
+
+
+def failing(folder, calls=1):
+    """The text of a run that fails."""
+    command = ["./model_example", ".", str(calls)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    return done.stderr
 
 
 def test_literals_keep_every_bit():
@@ -495,6 +628,8 @@ def test_hostile_names_are_escaped():
     for _ in range(10_000):
         name = "".join(random.choice(HOSTILE, 5)) + chr(random.integers(1, 0xD7FF))
         assert re.fullmatch(r"[A-Za-z0-9_.%]{1,120}", _c_api.commented(name))
+        assert re.fullmatch(r"\$[A-Za-z0-9_.%]{1,119}", _c_api.commented(f"${name}"))
+    assert _c_api.commented("$state.a$") == "$state.a%24"
 
 
 def test_ten_thousand_hostile_names_in_one_text(tmp_path):

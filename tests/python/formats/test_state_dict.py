@@ -146,6 +146,62 @@ def test_what_is_missing_is_named_with_what_is_like_it():
         ml.formats.load_state_dict(network(), w)
 
 
+def test_what_is_missing_and_what_is_too_much_is_named():
+    w = {name.replace("conv", "c").replace("fc", "f"): array for name, array in arrays().items()}
+    with pytest.raises(ml.KeyNotFound) as caught:
+        ml.formats.load_state_dict(network(), w)
+    assert str(caught.value) == (
+        "load_state_dict: 3 parameters not in the state dict: 'conv.weight', 'conv.bias',"
+        " 'fc.weight'; it has 'c.weight', 'c.bias', 'f.weight', which the model has not\n"
+        '  help: names are made of name= of the parts: call them as the modules are, name="fc"'
+    )
+    with pytest.raises(ml.KeyNotFound, match="2 parameters: 'more', 'most'"):
+        ml.formats.load_state_dict(network(), {**arrays(), "more": 1, "most": 1})
+
+
+def attention():
+    model = ml.Model()
+    model |= ml.MultiHeadAttention(2, 4, name="self_attn")(query="x", output="y")
+    shapes = {"x": [None, 3, 4]}
+    return ml.compile(model, ml.NumpyBackend(), naming="path", data_keys={"x"}, shapes=shapes)
+
+
+def test_joined_matrices_of_attention():
+    whole = {"in_proj_weight": (12, 4), "in_proj_bias": 12, "out_proj.weight": (4, 4)}
+    w = {f"self_attn.{name}": np.ones(shape) for name, shape in whole.items()}
+    with pytest.raises(ml.KeyNotFound) as caught:
+        ml.formats.load_state_dict(attention(), w)
+    assert "'self_attn.w_q'" in str(caught.value)
+    assert "it has 'self_attn.in_proj_weight', 'self_attn.in_proj_bias'" in str(caught.value)
+    assert caught.value.hint == (
+        "PyTorch's attention joins three matrices: w_q, w_k, w_v = in_proj_weight.chunk(3) and"
+        " b_q, b_k, b_v = in_proj_bias.chunk(3); out_proj.weight is w_o, out_proj.bias b_o"
+    )
+
+
+@pytest.mark.frameworks
+def test_joined_matrices_of_attention_split_as_the_hint_says():
+    torch = pytest.importorskip("torch")
+    module = torch.nn.MultiheadAttention(4, 2, batch_first=True)
+    whole, x = module.state_dict(), torch.randn(2, 3, 4)
+    w = {}
+    w["w_q"], w["w_k"], w["w_v"] = whole["in_proj_weight"].chunk(3)
+    w["b_q"], w["b_k"], w["b_v"] = whole["in_proj_bias"].chunk(3)
+    w["w_o"], w["b_o"] = whole["out_proj.weight"], whole["out_proj.bias"]
+    pm = attention()
+    params = ml.formats.load_state_dict(pm, {f"self_attn.{k}": v for k, v in w.items()})
+    wanted = module(x, x, x)[0].detach().numpy()
+    np.testing.assert_allclose(pm.evaluate(params, {"x": x.numpy()})["y"], wanted, atol=1e-6)
+
+
+def test_the_hint_is_of_naming_only_where_that_is_missing():
+    w = {name.replace("fc.", "head."): array for name, array in arrays().items()}
+    for options, hinted in (({}, False), ({"naming": None}, True)):
+        with pytest.raises(ml.KeyNotFound) as caught:
+            ml.formats.load_state_dict(network(**options), w)
+        assert ("compile with" in caught.value.hint) is hinted
+
+
 @pytest.mark.parametrize("shape", [(4, 5), (5, 4), (16,), (2, 8), (4, 4, 4)])
 def test_an_array_of_another_shape_is_refused(shape):
     with pytest.raises(ml.ShapeError, match="'fc.weight' must have shape \\[4, 4\\], got"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from mithril.backends.backend import Backend
 from mithril.base.arrays import host_values
 from mithril.base.public import public
-from mithril.errors import DeviceNotAvailable, DTypeError, shown
+from mithril.errors import DataOverflowError, DeviceNotAvailable, DTypeError, shown
 from mithril.types import Dtype, DTypeLike, as_dtype
 
 __all__ = ["NumpyBackend", "as_numpy"]
@@ -25,7 +26,19 @@ def as_numpy(data: Any, dtype: DTypeLike | None, default_float: Dtype, default_i
     values = host_values(data)
     if dtype is None:
         dtype = _own_dtype(data, values, default_float, default_int)
-    made = np.array(values, as_dtype(dtype).numpy(), order="C")
+        if values.dtype.kind in "iu" and values.dtype.itemsize > dtype.itemsize and values.size:
+            bounds = np.iinfo(dtype.numpy())  # nobody asked for fewer bits
+            if values.min() < bounds.min or values.max() > bounds.max:
+                raise DataOverflowError(f"array: values do not fit {dtype}; give dtype='int64'")
+    wanted = as_dtype(dtype)
+    if values.dtype.kind in "USO" and not all(isinstance(x, Real) for x in values.flat):
+        raise _no_numbers(values)  # NumPy reads text, and makes NaN of None
+    try:
+        made = np.array(values, wanted.numpy(), order="C")
+    except OverflowError:
+        raise DataOverflowError(f"array: values do not fit {wanted}") from None
+    except (TypeError, ValueError):
+        raise _no_numbers(values) from None
     # Buffers of others may hold other bytes than 0 and 1.
     return np.asarray(made.view(np.uint8) != 0) if made.dtype == bool else made
 
@@ -38,7 +51,11 @@ def _own_dtype(data: Any, values: np.ndarray, default_float: Dtype, default_int:
         return Dtype.bool
     if kind in "iu":
         return as_dtype(values.dtype) if hasattr(data, "dtype") else default_int
-    raise DTypeError(f"array: numbers are required, got elements of type {values.dtype}")
+    raise _no_numbers(values)
+
+
+def _no_numbers(values: np.ndarray) -> DTypeError:
+    return DTypeError(f"array: numbers are required, got elements of type {values.dtype}")
 
 
 class NumpyBackend(Backend):
