@@ -168,7 +168,7 @@ def test_arrays_of_numbers_that_no_float_holds(backend_name):
         backend.arange(0.0, 1.0, 1e-300)
     with pytest.raises(ArgumentError, match="randint: high: requires more than low = 5, got 5"):
         backend.randint(5, 5, 2)
-    with pytest.raises(ArgumentError, match="num_samples: requires at most 3, .*got 4"):
+    with pytest.raises(ArgumentError, match="num_samples: more samples .*, got 4 and 3"):
         backend.multinomial(backend.ones(3), 4)
     with pytest.raises(ml.errors.SignatureError, match="a size of an array requires an integer"):
         backend.zeros((2, 1.5))

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import importlib
 import math
-import operator
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
@@ -401,8 +400,8 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
             most = np.count_nonzero(weights, -1).min()
             if num_samples > most:
                 raise ArgumentError(
-                    f"multinomial: num_samples: requires at most {most}, the weights that are not"
-                    f" 0, got {num_samples}",
+                    f"multinomial: num_samples: more samples than weights that are not 0, got"
+                    f" {num_samples} and {most}",
                     hint="replacement=True draws some of them again",
                 )
             # The largest of log(weight) + Gumbel noise are a sample without replacement.

@@ -127,7 +127,7 @@ def _called(
 
     if backward is None or backend.is_manualgrad:
         return run(*inputs)
-    return backend._with_gradient(run, pull_back)(*inputs)
+    return backend.with_gradient(run, pull_back)(*inputs)
 
 
 def _run_of(

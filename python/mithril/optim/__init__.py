@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from mithril import errors as _errors
+from mithril.base import peer_names as _peer_names
 from mithril.optim.adopted import AdoptedOptimizer, adopt
 from mithril.optim.optimizers import SGD, Adam, AdamW, Momentum, Optimizer
 
@@ -10,11 +12,8 @@ __all__ = ["SGD", "Adam", "AdamW", "AdoptedOptimizer", "Momentum", "Optimizer", 
 if not TYPE_CHECKING:  # a type checker knows the names
 
     def __getattr__(name: str):
-        from mithril import errors
-        from mithril.base import peer_names
-
         title = f"module 'mithril.optim' has no attribute {name!r}"
         if name.startswith("_"):
             raise AttributeError(title)
-        hint = peer_names.optim_name_here(name) or errors.suggestion(name, __all__)
-        raise errors.UnknownNameError(title + hint)
+        hint = _peer_names.optim_name_here(name) or _errors.suggestion(name, __all__)
+        raise _errors.UnknownNameError(title + hint)

@@ -69,7 +69,7 @@ class AdoptedOptimizer:
         return {**arrays, **self.optimizer.apply_gradients(slopes, arrays)}
 
     def _check(self, params: dict[str, Any], gradients: dict[str, Any]) -> None:
-        for name, gradient in gradients.items():
+        for name in gradients:
             if name not in params:
                 near = suggestion(name, params)
                 raise KeyNotFound(f"update: no parameter named {shown(name)}{near}")

@@ -128,7 +128,10 @@ class CompiledStep:
         """Raises unless what is kept is shaped like the parameters; `kept`: as `_kept` gives it."""
         slots, places = self._optimizer.slots, self._program.positions(self._trained)
         params = dict(zip(self._trained, (inputs[i] for i in places), strict=True))
-        state = {slot: dict(zip(params, kept[i :: len(slots)])) for i, slot in enumerate(slots)}
+        state = {
+            slot: dict(zip(params, kept[i :: len(slots)], strict=True))
+            for i, slot in enumerate(slots)
+        }
         check_slots("step: opt_state", state, self._optimizer, params)
 
     def _kept(self, opt_state: Mapping) -> list[Any]:

@@ -32,7 +32,7 @@ class AutogradBackend(Backend):
     compiles_steps = True  # whether a compiler sees gradients and updates together
     # (function, pull_back) -> the function as the framework differentiates it by
     # pull_back(gradient, output, inputs); None: the engine makes programs of gradients instead.
-    _with_gradient: Callable[..., Any] | None = None
+    with_gradient: Callable[..., Any] | None = None
 
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The gradient of a scalar function with respect to its first argument."""

@@ -331,7 +331,7 @@ class JaxBackend(AutogradBackend):
             result = self._jax.vjp(fn, *arguments, has_aux=has_aux)
         return result if has_aux else (*result, None)
 
-    def _with_gradient(
+    def with_gradient(
         self, function: Callable[..., Any], pull_back: Callable[..., Any]
     ) -> Callable[..., Any]:
         def forward(*inputs: Any) -> tuple[Any, Any]:

@@ -296,7 +296,7 @@ class MlxBackend(AutogradBackend):
 
         return output, pull_back, aux
 
-    def _with_gradient(
+    def with_gradient(
         self, function: Callable[..., Any], pull_back: Callable[..., Any]
     ) -> Callable[..., Any]:
         own = self._mx.custom_function(function)

@@ -308,7 +308,7 @@ class TorchBackend(AutogradBackend):
         result = self._torch.func.vjp(fn, *arguments, has_aux=has_aux)
         return result if has_aux else (*result, None)
 
-    def _with_gradient(
+    def with_gradient(
         self, function: Callable[..., Any], pull_back: Callable[..., Any]
     ) -> Callable[..., Any]:
         class Own(self._torch.autograd.Function):  # type: ignore[misc]
