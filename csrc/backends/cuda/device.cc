@@ -179,10 +179,12 @@ core::Result<device::MemoryPtr> Device::borrow(void* pointer, std::shared_ptr<co
 core::Result<cu_pointer> Device::take(int64_t bytes) {
   if (const auto spare = spare_.take(bytes)) {
     if (!core::env().poison) return *spare;
-    MITHRIL_RETURN_IF_ERROR(within(functions_.fill, "cuMemsetD8Async", *spare,
-                                   static_cast<unsigned char>(0xFF), static_cast<size_t>(bytes),
-                                   stream_));
-    return *spare;
+    core::Status filled =
+        within(functions_.fill, "cuMemsetD8Async", *spare, static_cast<unsigned char>(0xFF),
+               static_cast<size_t>(bytes), stream_);
+    if (filled.ok()) return *spare;
+    free(*spare);
+    return filled;
   }
   cu_pointer pointer = 0;
   const auto size = static_cast<size_t>(bytes);
@@ -206,16 +208,20 @@ void Device::free(cu_pointer pointer) const {
   }
 }
 
+void Device::free_spare() {
+  for (const cu_pointer pointer : spare_.take_all()) free(pointer);
+}
+
 void Device::release_spare() {
   Driver::release_spare();
-  for (const cu_pointer pointer : spare_.take_all()) free(pointer);
+  free_spare();
 }
 
 core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {
   const int64_t size = std::max<int64_t>(bytes + kGranule - 1, kGranule) / kGranule * kGranule;
   auto taken = take(size);
   if (!taken.ok() && taken.error().kind == ErrorKind::kMemory && spare_.bytes() > 0) {
-    for (const cu_pointer pointer : spare_.take_all()) free(pointer);
+    free_spare();
     MITHRIL_RETURN_IF_ERROR(wait());
     taken = take(size);
   }

@@ -78,6 +78,7 @@ class Device final : public device::Driver {
   core::Result<cu_pointer> take(int64_t bytes);
   void give_back(cu_pointer pointer, int64_t bytes) const;
   void free(cu_pointer pointer) const;
+  void free_spare();
   cu_stream queue() const { return is_recording_ ? recording_ : stream_; }
 
   /// Calls a function with the device's context as the current one.

@@ -69,7 +69,7 @@ struct ProductText {
   std::string text;
 };
 
-/// How a language does products. A unit is the same in every tile.
+/// Says how a language does products. A unit is the same in every tile.
 struct ProductLanguage {
   ProductText (*print)(const Product& product, const plan::RegisterTile& tile);
   int64_t (*units)(const Product& product);

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mithril.backends.registry import get_backend
 from mithril.base.arrays import host_values
-from mithril.base.checks import checked_count, checked_integer, checked_number, checked_str
+from mithril.base.checks import (
+    MOST_ELEMENTS,
+    checked_count,
+    checked_integer,
+    checked_number,
+    checked_str,
+)
 from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.eager import methods, traced
@@ -44,7 +50,6 @@ __all__ = ["Backend"]
 
 # Called as `zeros(2, 3)`, `zeros((2, 3))` and either with a dtype at the end.
 _SHAPED = ("zeros", "ones", "empty", "randn", "rand")
-_MOST_ELEMENTS = 2**60
 
 # Spellings of ops as methods beside those of `ops` and of the registry.
 _ALIASES = {"cat": "concat"}
@@ -61,7 +66,7 @@ def shape_and_dtype(arguments: tuple[Any, ...], dtype: DTypeLike | None) -> tupl
     sizes = tuple(checked_integer("a size of an array", n) for n in arguments)
     if min(sizes, default=0) < 0:
         raise ShapeError(f"sizes of an array are not negative, got {sizes}")
-    if math.prod(sizes) >= _MOST_ELEMENTS:
+    if math.prod(sizes) >= MOST_ELEMENTS:
         raise OutOfMemoryError(f"an array of shape {sizes} does not fit an address space")
     return sizes, None if dtype is None else as_dtype(dtype)
 
@@ -83,7 +88,7 @@ def _check_bounds(bounds: Sequence[Any]) -> None:
             raise ArgumentError(f"arange: step: requires another number than 0, got {bound}")
     start, stop = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
     steps = (stop - start) / (bounds[2] if len(bounds) == 3 else 1)
-    if steps >= _MOST_ELEMENTS:
+    if steps >= MOST_ELEMENTS:
         raise OutOfMemoryError(f"arange: {float(steps):.3g} elements do not fit an address space")
 
 

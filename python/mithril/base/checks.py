@@ -22,7 +22,7 @@ from mithril.types import Dtype
 
 T = TypeVar("T")
 _MOST_ITEMS = 1_000_000
-_MOST_ELEMENTS = 2**60
+MOST_ELEMENTS = 2**60  # more than memory has addresses for
 _SINGLE: list[type] = []  # classes whose objects could be gone through, and are one thing each
 
 
@@ -127,16 +127,17 @@ def checked_number(what: str, value: Any) -> Any:
 
 
 def checked_count(what: str, value: Any, least: int = 0) -> int:
-    """How many elements there are to be: as many as memory has addresses for, at most."""
+    """A number of elements: as many as memory has addresses for, at most."""
     count = checked_integer(f"{what}:", value)
     if count < least:
         raise ArgumentError(f"{what}: requires an integer of at least {least}, got {shown(value)}")
-    if count >= _MOST_ELEMENTS:
+    if count >= MOST_ELEMENTS:
         raise OutOfMemoryError(f"{what}: {shown(value)} elements do not fit an address space")
     return count
 
 
 __all__ = [
+    "MOST_ELEMENTS",
     "as_float",
     "checked_count",
     "checked_integer",

@@ -136,7 +136,7 @@ _ONE_HOT = "'target' of {} takes class numbers; one-hot targets are those of ml.
 
 
 def kind_hint(node: Any, key: str, rank: int) -> str:
-    """What to do with floats for an input of integers; `rank` is that of the floats."""
+    """A hint for floats where an input takes integers; `rank` is that of the floats."""
     found = readers(node, key)
     for reader in found:
         if _takes_classes(reader):

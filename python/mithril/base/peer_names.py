@@ -489,34 +489,38 @@ def _said(name: str, known: tuple[str, str]) -> str:
     return f": {owner}{name} is {here.replace('{}', name)}"
 
 
+def _found(name: str, table: Mapping[str, tuple[str, str]]) -> str:
+    return _said(name, table[name]) if name in table else ""
+
+
 def name_here(name: str) -> str:
     """ ": Keras' Dense is ml.Linear(dimension)" for a name of another library, or ""."""
-    return _said(name, _NAMES[name]) if name in _NAMES else ""
+    return _found(name, _NAMES)
 
 
 def member_here(name: str) -> str:
     """The same of a member that tensors have elsewhere."""
-    return _said(name, _MEMBERS[name]) if name in _MEMBERS else ""
+    return _found(name, _MEMBERS)
 
 
 def compiled_member_here(name: str) -> str:
     """The same of a member that models have elsewhere."""
-    return _said(name, _OF_COMPILED[name]) if name in _OF_COMPILED else ""
+    return _found(name, _OF_COMPILED)
 
 
 def model_member_here(name: str) -> str:
     """The same of a member that models have elsewhere before they run."""
-    return _said(name, _OF_MODEL[name]) if name in _OF_MODEL else ""
+    return _found(name, _OF_MODEL)
 
 
 def optimizer_member_here(name: str) -> str:
     """The same of a member that optimizers have elsewhere."""
-    return _said(name, _OF_OPTIMIZER[name]) if name in _OF_OPTIMIZER else ""
+    return _found(name, _OF_OPTIMIZER)
 
 
 def optim_name_here(name: str) -> str:
     """The same of a name of a module of optimizers."""
-    return _said(name, _OF_OPTIM[name]) if name in _OF_OPTIM else ""
+    return _found(name, _OF_OPTIM)
 
 
 def functional_here(name: str, layers: Collection[str]) -> str:
@@ -568,7 +572,7 @@ def _is_number(value: Any) -> bool:
 
 
 def misplaced_here(layer: str, values: Mapping[str, Any]) -> str:
-    """What to write instead of arguments that a layer refused, because their order or their kind is
+    """The line to write instead of arguments that a layer refused, because their order or kind is
     another library's; or ""."""
     flag, line = _SIZE_FOR_FLAG.get(layer, ("", ""))
     size = values.get(flag)

@@ -239,7 +239,7 @@ def op_names(backend: Any) -> list[str]:
 
 
 def has_gradient(backend: Any, op: str) -> bool:
-    """Whether a user's op came with its gradient, or the backend has one of its name."""
+    """Tells whether a user's op came with its gradient, or the backend has one of its name."""
     match = _USER_OP.fullmatch(op)
     formula = match[1] if match else op
     if op in _opaque_ops:
@@ -321,7 +321,7 @@ def _gradients(
 
 
 def is_opaque(op: str) -> bool:
-    """Whether it is one of a Lambda that is called, whose function has no name."""
+    """Tells whether an op is that of a Lambda that is called, whose function has no name."""
     return op in _opaque_ops
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mithril.base.checks import MOST_ELEMENTS
 from mithril.base.files import opened, replacing
 from mithril.base.public import public
 from mithril.errors import (
@@ -43,7 +44,6 @@ _OTHERS = {
     b"<": "a web page: was it downloaded from the address of the file itself?",
 }  # fmt: skip
 _STRING, _ARRAY = 8, 9
-_MOST_ELEMENTS = 2**60
 _DEEPEST = 4  # arrays in arrays
 # Numbers of metadata: the type's number, and its letter in `struct`.
 _NUMBERS = {
@@ -335,7 +335,7 @@ def _entry(reader: _Reader) -> _Entry:
         raise reader.fail(f"tensor {shown(name)}: rows of {shape[-1]} are no blocks of {block}")
     if block > 1 and not shape:
         raise reader.fail(f"tensor {shown(name)}: one number is no block of {block}")
-    if math.prod(n for n in shape if n) >= _MOST_ELEMENTS:
+    if math.prod(n for n in shape if n) >= MOST_ELEMENTS:
         raise reader.fail(f"tensor {shown(name)} has the shape {list(shape)}")
     return _Entry(name, shape, kind, offset, math.prod(shape) // block * bytes_)
 

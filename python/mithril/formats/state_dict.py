@@ -179,7 +179,7 @@ def _unknown(pm: PhysicalModel, arrays: Mapping[str, Any]) -> list[str]:
 
 
 def _hint(pm: PhysicalModel, missing: list[str], unknown: list[str]) -> str:
-    """How the names come to be those of the state dict, or its arrays those of the model."""
+    """A hint by which the names become those of the state dict, or its arrays the model's."""
     if any(name.endswith(_JOINED) for name in unknown):
         return (
             "PyTorch's attention joins three matrices: w_q, w_k, w_v = in_proj_weight.chunk(3) and"

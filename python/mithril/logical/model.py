@@ -242,7 +242,7 @@ class Model(Editing, Stating, Shortcuts):
         return order[:count]
 
     def _never_composed(self) -> str:
-        """What to write in a class that has PyTorch's `forward` or Keras' `call`, which nobody
+        """A hint for a class that has PyTorch's `forward` or Keras' `call`, which nobody
         calls, and no wires."""
         own = vars(type(self))
         runs = next((name for name in ("forward", "call") if callable(own.get(name))), None)

@@ -459,8 +459,8 @@ def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:
 
 
 def _counts(step: Any) -> bool:
-    """Whether it is an integer of at least 0; of arrays that may be traced or far only the shape
-    is looked at."""
+    """Tells whether it is an integer of at least 0; of arrays that may be traced or far only the
+    shape is looked at."""
     if isinstance(step, int):
         return not isinstance(step, bool) and 0 <= step < 2**63
     if getattr(step, "shape", None) != ():

@@ -47,7 +47,7 @@ def missing_keys(compilation: Compilation, missing: list[Key], call: Call) -> Ke
 
 
 def _swapped(missing: list[Key], call: Call) -> str:
-    """What to say of keys that the call brings in the place of others; "" unless that is all."""
+    """A hint for keys that the call brings in the place of others; "" unless that is all."""
     missing = [key for key in missing if key.role != "state"]
     roles = {key.role for key in missing}
     other = {"param": call.data, "data": call.params}
@@ -82,8 +82,8 @@ def refuse_swapped_data(opt_state: Any, data: Any) -> None:
 
 
 def other_naming(compilation: Compilation, missing: Iterable[str], given: Iterable[str]) -> str:
-    """How to compile where names are those of naming="path" and the model has others, or the other
-    way around; else ""."""
+    """A hint to compile otherwise where names are those of naming="path" and the model has others,
+    or the other way around; else ""."""
     by_path = compilation.options.path_names
     ends = {_end(name) for name in missing if ("." in name) == by_path}
     foreign = [

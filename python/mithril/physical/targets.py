@@ -29,8 +29,8 @@ def runs_natively(compiled: Any, backend: Any) -> bool:
 
 
 def brings_gradient(compiled: Any, backend: Any) -> bool:
-    """Whether the model has an op with a gradient that the framework cannot be told: one of the
-    backend's class, or, on frameworks that take none, one of the user's."""
+    """Tells whether the model has an op with a gradient that the framework cannot be told: one of
+    the backend's class, or, on frameworks that take none, one of the user's."""
     is_told = getattr(backend, "with_gradient", None) is not None or not has_primitives()
     if is_told and not own_ops.are_brought(backend):
         return False

@@ -38,6 +38,16 @@ def check_values_and_gradients(both, title, dtype):
     same_runs(pm.evaluate(params, data, output_gradients=cotangents) for pm in (other, engine))
 
 
+def training_on(backend, title, optimizer):
+    """A training step of a model, compiled, with data for it."""
+    make, shape = MODELS[title]
+    pm = ml.compile(
+        training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
+        optimizer=optimizer, exact_conv=True,
+    )  # fmt: skip
+    return pm, {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+
+
 def check_steps(both, title, count, **options):
     make, shape = MODELS[title]
     optimizer = ml.optim.AdamW(lr=1e-2)

@@ -11,9 +11,9 @@ import mithril as ml
 import numpy as np
 import pytest
 from backends.device_cases import injecting, live_objects
-from backends.plan_cases import every_model, same
+from backends.plan_cases import every_model, same, training_on
 from emulated_cuda import NO_CUDA, is_used
-from formats.c_cases import MODELS, drawn, training
+from formats.c_cases import MODELS, drawn
 from mithril import _core
 from mithril.errors import DataIndexError, DeviceNotAvailable
 
@@ -26,7 +26,7 @@ def inject():
 
 
 def launches_a_graph(backend, call):
-    """Whether one of twenty calls does. The emulator takes back memory when somebody waits."""
+    """Tells whether one of twenty calls does. Memory is given back when somebody waits."""
     for _ in range(20):
         backend.block_until_ready()
         if _launches_a_graph(call):
@@ -70,16 +70,11 @@ def test_values_are_those_of_steps(title):
 
 @every_model
 def test_training_is_that_of_the_engine(title):
-    """What a step reads and what it writes change places."""
-    make, shape = MODELS[title]
+    """Arrays that a step reads and those that it writes change places."""
     optimizer = ml.optim.AdamW(lr=1e-2)
     runs = []
     for backend in (ml.CpuBackend(), ml.CudaBackend()):
-        pm = ml.compile(
-            training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
-            optimizer=optimizer, exact_conv=True,
-        )  # fmt: skip
-        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+        pm, data = training_on(backend, title, optimizer)
         params = pm.get_parameters()
         arrays = params, optimizer.init(params), data, pm.initial_state()
         if isinstance(backend, ml.CudaBackend):

@@ -35,6 +35,7 @@ from backends.plan_cases import (
     check_values_and_gradients,
     every_model,
     same,
+    training_on,
 )
 from formats.c_cases import MODELS, drawn, training
 from mithril import _core
@@ -88,17 +89,12 @@ def test_steps_that_overwrite_their_arrays():
 @pytest.mark.parametrize("title", ["mlp", "cnn", "lstm"])
 def test_memory_that_is_not_the_hosts(title):
     """Operands are copied, and items of loops are short, as on a GPU."""
-    make, shape = MODELS[title]
     optimizer = ml.optim.AdamW(lr=1e-2)
     runs = []
     for backend in (ml.CpuBackend(), ml.OpenCLBackend()):
         if isinstance(backend, ml.OpenCLBackend):
             backend._device = _core.OpenClDevice(as_gpu=True)
-        pm = ml.compile(
-            training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
-            optimizer=optimizer, exact_conv=True,
-        )  # fmt: skip
-        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+        pm, data = training_on(backend, title, optimizer)
         params = pm.get_parameters()
         runs.append(pm.step(params, optimizer.init(params), data, pm.initial_state()))
     for got, want in ((runs[1].params, runs[0].params), (runs[1].outputs, runs[0].outputs)):
