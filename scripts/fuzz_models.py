@@ -34,7 +34,7 @@ def seed_files():
     """Kept files, then random models; they are small, so that a change means something."""
     from test_random_models import RandomModel
 
-    for name in ("models_1_1.json", "models_1_0.json"):
+    for name in ("models_1_2.json", "models_1_1.json", "models_1_0.json"):
         kept = json.loads((ROOT / "tests" / "data" / name).read_text(encoding="utf-8"))
         yield from kept.values()
     yield from (json.loads(model().to_json()) for model in small_models())

@@ -268,6 +268,15 @@ void bind_setters(ModelClass& cls) {
              const auto flag = [](py::handle object) { return object.cast<bool>(); };
              self.set_differentiability(to_config<bool>(pairs, flag), user_location());
            })
+      .def("set_initializers",
+           [](Model& self, const py::iterable& pairs) {
+             std::vector<model::Initializer> initializers;
+             for (const py::handle item : pairs) {
+               const auto pair = item.cast<py::tuple>();
+               initializers.push_back({pair[0].cast<std::string>(), to_host(pair[1], "init")});
+             }
+             self.set_initializers(initializers, user_location());
+           })
       .def("set_specs",
            [](Model& self, const py::iterable& pairs) {
              self.set_specs(to_config<model::KeySpec>(pairs, to_spec), user_location());

@@ -276,7 +276,6 @@ py::dict output_types(const Compiled& self) {
 /// `type`: in the typed graph, if there is one.
 py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   static const char* roles[] = {"data", "param", "state", "cotangent"};
-  static const char* inits[] = {"none", "uniform_fan_in", "normal", "zeros", "ones"};
   static const char* kinds[] = {"bool", "int", "float"};
   py::dict out;
   out["name"] = key.name;
@@ -286,7 +285,7 @@ py::dict describe_key(const model::FlatKey& key, const ir::Type* type) {
   out["dtype"] =
       type != nullptr && type->is_tensor ? from_dtype(type->dtype) : py::object(py::none());
   out["type"] = infer::to_string(key.kinds);
-  out["init"] = inits[static_cast<int>(key.init.kind)];
+  out["init"] = ir::Init::kNames[static_cast<size_t>(key.init.kind)];
   out["initial"] = key.initial ? py::make_tuple(from_host(*key.initial)) : py::tuple();
   out["shape_text"] = key.shape_text;
   out["path"] = key.path;
@@ -485,6 +484,11 @@ py::array_t<double> random_uniform(uint64_t seed, const std::string& path, doubl
 void bind_runtime(py::module_& module) {
   bind_compiled(module);
   module.def("compile", &compile_model, py::arg("model"), py::arg("options"), py::arg("target"));
+  module.def("initializers", [] {
+    py::list out;
+    for (const std::string_view name : ir::Init::kNames) out.append(std::string(name));
+    return py::tuple(out[py::slice(1, std::nullopt, std::nullopt)]);  // without "none"
+  });
   module.def("optimizing_passes", [] {
     py::list out;
     for (const std::string_view name : passes::kOptimizingPasses) out.append(std::string(name));

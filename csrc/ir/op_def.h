@@ -1,5 +1,6 @@
 // What an op is: one block declares everything, and every other part of the engine reads it here.
 #pragma once
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -59,7 +60,21 @@ DTypeRule host_result();
 
 /// Initial values of a trainable input.
 struct Init {
-  enum class Kind : uint8_t { kNone, kUniformFanIn, kNormal, kZeros, kOnes };
+  enum class Kind : uint8_t {
+    kNone,  // as kNormal
+    kZeros,
+    kOnes,
+    kNormal,
+    kUniformFanIn,
+    kXavierUniform,
+    kXavierNormal,
+    kKaimingUniform,
+    kKaimingNormal
+  };
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "none",          "zeros",           "ones",
+      "normal",        "uniform_fan_in",  "xavier_uniform",
+      "xavier_normal", "kaiming_uniform", "kaiming_normal"};
   Kind kind = Kind::kNone;
   /// kUniformFanIn: U(±1/sqrt(fan_in)), fan_in = product of these dims of `fan_in_of`.
   std::string fan_in_of;  // the input whose shape counts ("" = this one)

@@ -118,6 +118,13 @@ struct KeyRef {
 template <class T>
 using Config = std::vector<std::pair<KeyRef, T>>;
 
+/// Says how parameters start whose name (the model's key, else the path to that of a part) fits
+/// a pattern, in which `*` stands for any text.
+struct Initializer {
+  std::string pattern;
+  HostValue value;  // the name of an ir::Init, or the number that all elements have
+};
+
 /// Constructor arguments of a model that is one op.
 struct LeafSpec {
   std::string name;                                      // submodel name; "" = from the class
@@ -225,6 +232,10 @@ class Model {
   /// Only keys that are inputs of the outermost model.
   void set_values(const Config<HostValue>& config, bool initial = false, Location where = {});
   void set_differentiability(const Config<bool>& config, Location where = {});
+  /// States how parameters of this model start. What a model around it says of them counts more,
+  /// and a value that `set_values(initial=true)` gave most. Throws kKeyUnknown for a pattern that
+  /// no parameter fits.
+  void set_initializers(const std::vector<Initializer>& initializers, Location where = {});
   /// All that specs say of keys (their names do not count). Only keys that are inputs of the
   /// outermost model. A list may be differentiable: so are the tensors in it.
   void set_specs(const Config<KeySpec>& config, Location where = {});

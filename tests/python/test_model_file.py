@@ -183,6 +183,18 @@ def renamed():
     return model
 
 
+def initialized():
+    """How parameters start: said of an op, of models that hold it, and of the outermost one."""
+    block = ml.Model(name="block")
+    block |= ml.Linear(3, init={"weight": "kaiming_uniform", "b*": 0.25})(input="x", output="h")
+    block += ml.MLP([ml.Relu()], [2], init="zeros")(output="y")
+    model = ml.Model()
+    model |= block(x="x", y="y")
+    model |= ml.PReLU(init=-1)(input="y", weight="slope", output="z")
+    model.set_initializers({"block.mlp_0.weight*": "ones"}, slope=0.5)
+    return model
+
+
 def merged():
     """Merges of what is known and of what is not, one after the other, in calls of any kind."""
     big = ml.Model(name="big")
@@ -326,9 +338,9 @@ def stateful_and_merged():
     return outer
 
 
-MODELS = [mlp, nested, expressions, valued, initial, stateful, stateful_and_merged, renamed,
-          merged, branching, conditions, edited, changed, one_op, leaf_with_facts, intervals,
-          containers, constrained, empty, hostile_names, frozen]  # fmt: skip
+MODELS = [mlp, nested, expressions, valued, initial, initialized, stateful, stateful_and_merged,
+          renamed, merged, branching, conditions, edited, changed, one_op, leaf_with_facts,
+          intervals, containers, constrained, empty, hostile_names, frozen]  # fmt: skip
 
 
 @pytest.mark.parametrize("make", MODELS)
@@ -602,6 +614,7 @@ SETTERS = {
     "set_cin": renamed,
     "set_cout": renamed,
     "set_differentiability": initial,
+    "set_initializers": initialized,
     "set_shapes": mlp,
     "set_types": valued,
     "set_values": initial,

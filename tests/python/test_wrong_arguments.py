@@ -89,7 +89,7 @@ MISFITS = {
     "an unknown argument": (
         lambda: ml.Linear(dimensoin=3),
         "Linear: has no argument 'dimensoin', did you mean 'dimension'?\n"
-        "  help: its arguments are (dimension, use_bias, input, weight, bias, name=)",
+        "  help: its arguments are (dimension, use_bias, input, weight, bias, name=, init=)",
     ),
     "too many arguments": (
         lambda: ml.Model().unfreeze(1, 2),
@@ -99,7 +99,7 @@ MISFITS = {
     "an argument twice": (
         lambda: ml.Linear(3, dimension=3),
         "Linear: 'dimension' is given twice\n"
-        "  help: its arguments are (dimension, use_bias, input, weight, bias, name=)",
+        "  help: its arguments are (dimension, use_bias, input, weight, bias, name=, init=)",
     ),
     "no argument": (
         lambda: ml.Model().rename_key(),

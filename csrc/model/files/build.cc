@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "model/files/usual.h"
+#include "model/tree/initializers.h"
 
 namespace mithril::model {
 
@@ -67,6 +68,7 @@ void ModelBuilder::make_model(NodeId id, const ModelRecord& record) {
   node.name = record.name;
   node.class_name = record.class_name.empty() ? usual_class(record.op.op) : record.class_name;
   node.frozen = part != nullptr || record.frozen;
+  add_initializers(id, record.op);
   if (node.parent != kNone && !node.name.empty()) {
     if (!arena_.node(node.parent).child_names.emplace(node.name, id).second) {
       refuse(fmt::format("two submodels of {} are named '{}'", describe(node.parent), node.name));
@@ -91,6 +93,7 @@ NodeId ModelBuilder::make_part(NodeId parent, const PartRecord& record) {
   if (!node.name.empty() && !arena_.node(parent).child_names.emplace(node.name, id).second) {
     refuse(fmt::format("two submodels of {} are named '{}'", describe(parent), node.name));
   }
+  add_initializers(id, record.op);
   made_.back().op = &record.op;
   make_op(id, record.op);
   std::vector<Name> keys;
@@ -135,6 +138,13 @@ void ModelBuilder::make_op(NodeId id, const OpRecord& record) {
   }
   if (record.items >= 0 && (op.inputs.empty() || !op.inputs.back().variadic)) {
     refuse(fmt::format("{} does not take items", op.name));
+  }
+}
+
+void ModelBuilder::add_initializers(NodeId id, const OpRecord& record) {
+  for (const auto& [pattern, value] : record.initializers) {
+    check_initializer(value, where_);
+    arena_.node(id).initializers.push_back({std::string(pattern), value});
   }
 }
 

@@ -34,6 +34,7 @@ class ModelBuilder {
   void make_model(NodeId id, const ModelRecord& record);
   NodeId make_part(NodeId parent, const PartRecord& record);
   void make_op(NodeId id, const OpRecord& record);
+  void add_initializers(NodeId id, const OpRecord& record);
   void add_wires(NodeId id, const ModelRecord& record, const PartRecord* part);
   void lead_out(ConnId key);
   void add_keys(NodeId id, const OpRecord& record, const std::vector<Name>& keys,

@@ -214,6 +214,8 @@ bool RecordReader::op_field(Name key, OpRecord& op) {
     op.items = static_cast<int32_t>(in_.read_integer(0, kMostItems));
   } else if (key == "values") {
     op.values = map<HostValue>([&] { return values_.read(); });
+  } else if (key == "initializers") {
+    op.initializers = map<HostValue>([&] { return values_.read(); });
   } else if (key == "facts") {
     array([&] { op.facts.push_back(said()); });
   } else {
@@ -260,6 +262,9 @@ PartRecord RecordReader::part() {
   move_arguments(out.op);
   for (const Name key : out.op.former) out.wires.emplace_back(key, std::nullopt);
   if ((out.op.op != nullptr) == !out.model.empty()) in_.fail("a part has either 'op' or 'model'");
+  if (out.op.op == nullptr && !out.op.initializers.empty()) {
+    in_.fail("the initializers of a part that is a model stand in the model");
+  }
   return out;
 }
 

@@ -39,6 +39,7 @@ struct OpRecord {
   int32_t items = -1;
   Map<HostValue> values;
   std::vector<Said> facts;
+  Map<HostValue> initializers;  // of a model of parts, too
 };
 
 /// A submodel in its model: an op, or the id of a model.

@@ -11,7 +11,7 @@ namespace mithril::model {
 
 /// Number the format. A file of another major version is refused; files of a later minor version
 /// load, and what they have more is ignored with a note.
-inline constexpr int kFileMajor = 1, kFileMinor = 1;
+inline constexpr int kFileMajor = 1, kFileMinor = 2;
 
 /// The text of an outermost model. `history` adds, after all else, where in user code everything
 /// was said and in which order: what `why` prints, and what changes in most diffs without need.

@@ -23,6 +23,7 @@ class TreeWriter {
  private:
   void write_model(NodeId id);
   void write_leaf(NodeId id);
+  void write_initializers(NodeId id);
   void write_wires(NodeId id);
   void write_sets(NodeId id);
   void write_origins(NodeId id);
@@ -95,6 +96,7 @@ void TreeWriter::write_model(NodeId id) {
     out_.boolean(true);
   }
   if (node.op != nullptr) write_leaf(id);
+  write_initializers(id);
   write_wires(id);
   write_sets(id);
   if (node.op == nullptr) write_origins(id);
@@ -105,6 +107,18 @@ void TreeWriter::write_model(NodeId id) {
     out_.begin_array();
     for (const NodeId child : node.children) write_child(child);
     out_.end_array();
+  }
+  out_.end_object();
+}
+
+void TreeWriter::write_initializers(NodeId id) {
+  const std::vector<Initializer>& all = arena_.node(id).initializers;
+  if (all.empty()) return;
+  out_.key("initializers");
+  out_.begin_object();
+  for (const Initializer& initializer : all) {
+    out_.key(initializer.pattern);
+    write_value(out_, initializer.value, "an initializer");
   }
   out_.end_object();
 }
@@ -236,6 +250,7 @@ void TreeWriter::write_child(NodeId id) {
   } else {
     text("name", node.name);
     write_leaf(id);
+    write_initializers(id);
     write_child_keys(id);
     const std::vector<ConnId> cins = members(node.cins), couts = members(node.couts);
     if (cins != usual_cins(arena_, id)) keys("cins", cins);

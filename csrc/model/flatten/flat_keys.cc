@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "model/flatten/flat_model.h"
+#include "model/tree/initializers.h"
 
 namespace mithril::model {
 
@@ -21,7 +22,7 @@ bool FlatModel::is_trained(EdgeId e) const {
   return at.differentiable.value_or(at.trainable) || trainable_.count(e) != 0;
 }
 
-ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) const {
+ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) {
   const ir::InputDef* input = reader == nullptr ? nullptr : reader->input;
   const bool is_state = input != nullptr && !input->next.empty();
   if (initial_state_.count(e) != 0 || std::any_of(bindings.begin(), bindings.end(),
@@ -39,7 +40,20 @@ ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) const {
   key.trainable = true;
   if (arena().edges[e].value) key.initial = arena().edges[e].value;
   if (input != nullptr && input->trainable) key.init = input->init;
+  if (reader != nullptr) initialize(e, reader->leaf, key);
   return ir::Role::kParam;
+}
+
+void FlatModel::initialize(EdgeId e, NodeId leaf, FlatKey& key) {
+  const HostValue* said = key.initial ? nullptr : find_initializer(arena(), paths, leaf, e);
+  if (said == nullptr) return;
+  if (!said->is_string()) {
+    key.initial = *said;
+    return;
+  }
+  const auto& names = ir::Init::kNames;
+  const auto found = std::find(names.begin(), names.end(), said->as_string());
+  key.init.kind = static_cast<ir::Init::Kind>(found - names.begin());
 }
 
 // The fact names the line that reads it; the hint is that line with the name put in.

@@ -92,13 +92,15 @@ class FlatModel {
   std::unordered_map<ConnId, std::string> names_by_place();
   std::string name_by_place(ConnId key);
   ConnId key_of_part(ConnId wire) const;
-  ir::Role role(EdgeId edge, const Reader* reader, FlatKey& key) const;
+  ir::Role role(EdgeId edge, const Reader* reader, FlatKey& key);
+  /// Takes what models around the leaf that reads a parameter say of its start.
+  void initialize(EdgeId edge, NodeId leaf, FlatKey& key);
   void refuse_unread(ConnId conn);
   [[noreturn]] void refuse_initial(const std::string& name) const;
   std::optional<OutputList> nest(std::string name, infer::CellId cell, int depth) const;
   void await_size(infer::Dim size);
   void await_rank(NodeId leaf);
-  void set_fan_in(FlatKey& key, const Reader& reader);
+  void set_fan_in(FlatKey& key, const Reader* reader);
   void note_open_kinds();
   core::Status decide_given(infer::FactId fact);
   core::Status decide_wire(infer::CellId cell, infer::FactId fact,

@@ -6,16 +6,28 @@
 
 namespace mithril::model {
 
-void FlatModel::set_fan_in(FlatKey& key, const Reader& reader) {
-  if (key.init.kind != ir::Init::Kind::kUniformFanIn) return;
-  const std::string& of = key.init.fan_in_of.empty() ? reader.input->name : key.init.fan_in_of;
-  const ConnId counted = arena().find(reader.leaf, of);
-  const auto shape = counted == kNone ? std::nullopt : solver_->shape(cell(edge(counted)));
-  if (!shape) return;
+// What an op does not say of a parameter is counted as of weights: all axes but the first.
+void FlatModel::set_fan_in(FlatKey& key, const Reader* reader) {
+  std::vector<infer::Dim> shape = key.shape;
+  std::vector<int> dims;
+  const ir::InputDef* input = reader == nullptr ? nullptr : reader->input;
+  if (input != nullptr && input->init.kind == ir::Init::Kind::kUniformFanIn) {
+    const std::string& of = input->init.fan_in_of;
+    const ConnId counted = arena().find(reader->leaf, of.empty() ? input->name : of);
+    const auto found = counted == kNone ? std::nullopt : solver_->shape(cell(edge(counted)));
+    if (!found) return;
+    shape = *found;
+    dims = input->init.fan_in_dims;
+  } else {
+    if (!key.rank_known) return;
+    for (size_t axis = shape.size() > 1 ? 1 : 0; axis < shape.size(); ++axis) {
+      dims.push_back(static_cast<int>(axis));
+    }
+  }
   infer::Dim product(1);
-  for (const int axis : key.init.fan_in_dims) {
-    if (axis < 0 || static_cast<size_t>(axis) >= shape->size()) return;
-    product = solver_->dims().mul(product, (*shape)[static_cast<size_t>(axis)]);
+  for (const int axis : dims) {
+    if (axis < 0 || static_cast<size_t>(axis) >= shape.size()) return;
+    product = solver_->dims().mul(product, shape[static_cast<size_t>(axis)]);
   }
   key.fan_in = product;
 }
@@ -38,8 +50,8 @@ void FlatModel::find_shapes() {
       out.unknown_ranks.push_back(key.name);
     }
     const auto reader = readers_.find(key_edges[i]);
-    if (reader != readers_.end() && reader->second.input != nullptr) {
-      set_fan_in(key, reader->second);
+    if (key.role == ir::Role::kParam) {
+      set_fan_in(key, reader == readers_.end() ? nullptr : &reader->second);
     }
   }
 }

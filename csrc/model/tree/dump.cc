@@ -37,11 +37,14 @@ std::string Arena::dump() const {
     const Node& n = nodes[i];
     out += fmt::format(
         "node {} parent {} {} '{}' frozen {} claimed {} children {}conns {}outputs {}cins {}couts "
-        "{}next {} numbered {}names {}submodels {}states {} constraints {} tag {} at {}\n",
+        "{}next {} numbered {}names {}submodels {}states {} constraints {} initializers {} tag {} "
+        "at "
+        "{}\n",
         i, id_text(n.parent), n.class_name, n.name, n.frozen, n.claimed, list_text(n.children),
         list_text(n.conns), list_text(n.outputs), set_text(n.cins), set_text(n.couts),
         n.next_sequence, list_text(n.numbered), map_text(n.names), map_text(n.child_names),
-        n.states.size(), n.constraints.size(), n.tag, core::to_string(n.where));
+        n.states.size(), n.constraints.size(), n.initializers.size(), n.tag,
+        core::to_string(n.where));
   }
   for (size_t i = 0; i < conns.size(); ++i) {
     const Conn& c = conns[i];

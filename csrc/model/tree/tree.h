@@ -118,7 +118,8 @@ struct Node {
   std::unordered_map<std::string, NodeId> child_names;  // explicit ones
   std::vector<State> states;
   std::vector<UserConstraint> constraints;
-  Location where;  // of the constructor, then of the extend that took it in
+  std::vector<Initializer> initializers;  // a later one counts before an earlier one
+  Location where;                         // of the constructor, then of the extend that took it in
   uint64_t tag = 0;
 };
 

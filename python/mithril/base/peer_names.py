@@ -301,7 +301,8 @@ _OF_MODEL: dict[str, tuple[str, str]] = {
             "add_module": 'model |= layer(input="x", output="h"), with name= of the layer',
             "append": 'model += layer, or model |= layer(input="x", output="h")',
             "register_buffer": "ml.Tensor(...) as a value of a key",
-            "apply": 'pm.randomize_params(seed=0, init={"*.bias": "zeros"})',
+            "apply": 'model.set_initializers({"*.bias": "zeros"}),'
+            ' or pm.randomize_params(seed=0, init={"*.bias": "zeros"})',
         }.items()
     },
     **{
@@ -441,8 +442,8 @@ _ON_AXIS_1: dict[str, str] = {
 }
 # Arguments elsewhere that are lines of their own here.
 _INITIAL = (
-    'first values are those of the call: pm.randomize_params(seed=0, init={{"{}": ...}}),'
-    " by patterns of names"
+    'layers with parameters take init={{"{}": ...}}, models model.set_initializers, and a call'
+    " pm.randomize_params(seed=0, init=...)"
 )
 _LINES: dict[str, str] = {
     "activation": "activations are layers: `model += ml.Relu()` behind it",
@@ -452,9 +453,9 @@ _LINES: dict[str, str] = {
     "inplace": "nothing is changed in place",
     "init": _INITIAL.format("*"),
     "initializer": _INITIAL.format("*"),
-    "kernel_initializer": _INITIAL.format("*weight*"),
-    "bias_initializer": _INITIAL.format("*bias*"),
-    "embeddings_initializer": _INITIAL.format("*weight*"),
+    "kernel_initializer": _INITIAL.format("weight"),
+    "bias_initializer": _INITIAL.format("bias"),
+    "embeddings_initializer": _INITIAL.format("weight"),
     "kernel_regularizer": "train.add_regularization(ml.L2(), coef=..., input=...) of"
     " train = ml.TrainModel(model)",
     "bias_regularizer": "train.add_regularization(ml.L2(), coef=..., input=...) of"

@@ -12,7 +12,7 @@ import typing
 from types import EllipsisType
 
 from mithril.logical.calls import Call, Calls, ExtendInfo
-from mithril.logical.typing import Output, Padding, Sizes, Value, Wire, Wired
+from mithril.logical.typing import Initial, Output, Padding, Sizes, Value, Wire, Wired
 from mithril.models.operator_model import OperatorModel
 from mithril.types import Constant, DTypeLike, PaddingType
 """

@@ -94,6 +94,11 @@ def is_list_of_keys(op: dict) -> bool:
     return any(i["variadic"] for i in op["inputs"]) and any(n == "n" for n, _ in op["attrs"])
 
 
+def has_parameters(op: dict) -> bool:
+    """Tells whether the class takes `init`: how its parameters start."""
+    return any(i["trainable"] for i in op["inputs"])
+
+
 def parameters(op: dict) -> list[tuple[str, str | None]]:
     """Constructor parameters: leading attributes without a value, keys, other attributes, wires."""
     attrs = [pair for pair in op["attrs"] if pair[0] not in OPTIONS]
@@ -205,7 +210,7 @@ def class_text(op: dict) -> str:
     if is_list_of_keys(op):
         items += ", **inputs"
     facts = "\n    ".join(class_facts(op))
-    make = f"self._make(name, {{{items}}})"
+    make = f"self._make(name, {{{items}}}{', init' if has_parameters(op) else ''})"
     if form is not None:
         values = ", ".join(f'"{name}": {name}' for name, _ in further)
         make = (
@@ -217,7 +222,8 @@ def class_text(op: dict) -> str:
     options = [f"{other}=None" for _, other in synonyms]
     options += [f"{key}={default}" for key, default in further]
     inputs = ["**inputs"] if is_list_of_keys(op) else []
-    keywords = ", ".join(["*", *options, "name=None", *inputs])
+    init = ["init=None"] if has_parameters(op) else []
+    keywords = ", ".join(["*", *options, "name=None", *inputs, *init])
     prologue = "".join(
         f"        {name} = {name} if {other} is None else {other}\n" for name, other in synonyms
     )
@@ -256,7 +262,9 @@ def stub_text(op: dict) -> str:
     plain = plain_form(op)
     base = plain["python_name"] if plain else "OperatorModel"
     inputs = ["**inputs: Value"] if is_list_of_keys(op) else []
-    head = ", ".join(["self", *arguments, "*", *keywords, "name: str | None = ...", *inputs])
+    init = ["init: Initial = ..."] if has_parameters(op) else []
+    last = ["name: str | None = ...", *inputs, *init]
+    head = ", ".join(["self", *arguments, "*", *keywords, *last])
     text = f"class {op['python_name']}({base}):\n    def __init__({head}) -> None: ...\n"
     result = "Call" if len(op["outputs"]) == 1 else "Calls"
     if is_list_of_keys(op):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from mithril.base.checks import checked_bool, checked_list, checked_str
@@ -17,7 +18,24 @@ from mithril.logical.values import Uses, as_value, lacks_value, value_spec
 from mithril.types import MISSING, Constant
 
 if TYPE_CHECKING:
-    from mithril.logical.typing import ByKey
+    from mithril.logical.typing import ByKey, Initial
+
+
+_DRAWN = "arrays and functions are given to pm.randomize_params(init=...)"
+
+
+def _initializer(name: Any, value: Any) -> tuple[str, str | float]:
+    """(name, how it starts), as the engine takes it."""
+    name = checked_str("init", name)
+    if isinstance(value, Real) and not isinstance(value, bool):
+        return name, float(value)
+    if not isinstance(value, str):
+        raise SignatureError(
+            f"init of '{name}': requires the name of an initializer or a number,"
+            f" got {shown(value)}",
+            hint=_DRAWN,
+        )
+    return name, checked_str(f"init of '{name}'", value)
 
 
 class Stating:
@@ -59,6 +77,47 @@ class Stating:
         given = pairs_of("set_differentiability", config, kwargs)
         pairs = [(key, checked_bool("set_differentiability", value)) for key, value in given]
         self._node.set_differentiability(pairs)
+
+    @public
+    def set_initializers(self, init: Initial = None, /, **kwargs: str | float) -> None:
+        """States how parameters of this model start, which `randomize_params`, `get_parameters` and
+        `init` of compiled models then follow: what a layer's argument `init=` says.
+
+        Parameters
+        ----------
+        init : for all parameters, or by name, where ``*`` stands for any text. A name is that of
+            the model's key, or else the path to that of a part, such as "encoder.attn.w_q". One of
+            "zeros", "ones", "normal" (0, 1), "uniform_fan_in" (±1/√fan_in), "xavier_uniform",
+            "xavier_normal", "kaiming_uniform", "kaiming_normal" (Glorot and Bengio 2010 and He et
+            al. 2015, as PyTorch's `torch.nn.init` with the gain of ReLU for He's), or the number
+            that all elements have. What was said last counts, and what a model around this one
+            says counts before it.
+
+        Raises
+        ------
+        KeyNotFound : no parameter has such a name
+        ArgumentError : there is no such initializer
+
+        >>> import mithril as ml
+        >>> model = ml.Model()
+        >>> model |= ml.Linear(2, init={"weight": "zeros", "bias": 0.5}, name="body")(input="x")
+        >>> model += ml.Linear(1, name="head")(output="y")
+        >>> model.set_initializers({"head.*": "ones"})
+        >>> pm = ml.compile(model, ml.NumpyBackend(), shapes={"x": [None, 3]}, naming="path")
+        >>> {name: float(value.max()) for name, value in pm.randomize_params(seed=1).items()}
+        {'body.weight': 0.0, 'body.bias': 0.5, 'head.weight': 1.0, 'head.bias': 1.0}
+        """
+        if isinstance(init, str | Real):
+            init = {"*": init}
+        if not isinstance(init, Mapping | None):
+            raise SignatureError(
+                "init: requires the name of an initializer, a number or a dictionary of these,"
+                f" got {shown(init)}",
+                hint=_DRAWN,
+            )
+        said = {**(init or {}), **kwargs}
+        pairs = [_initializer(key, value) for key, value in said.items()]
+        self._node.set_initializers(pairs)
 
     @public
     def set_cin(self, *keys: str | Connection, safe: bool = True) -> None:

@@ -46,10 +46,12 @@ if TYPE_CHECKING:
     ByKey: TypeAlias = (
         Mapping[str, Any] | Mapping[Connection, Any] | Mapping[str | Connection, Any] | None
     )
+    # How parameters start: all of them, or by name.
+    Initial: TypeAlias = str | float | Mapping[str, str | float] | None
     Arrays: TypeAlias = Mapping[str, Any]
     Gradients: TypeAlias = Mapping[str, Any] | Callable[[dict[str, Any]], Mapping[str, Any]]
 else:
-    Output = Wire = Any
+    Initial = Output = Wire = Any
 
 
 def as_connected(

@@ -26,11 +26,14 @@ class Composite(Model):
     def _compose(self, name: str | None, arguments: dict[str, Any], /, **keys: Any) -> _Composing:
         """Starts the model; `with` it, the keys by name, each said of it what it was given.
 
-        `arguments` are those of the constructor that no key is named after.
+        `arguments` are those of the constructor that no key is named after; `init` among them is
+        what `set_initializers` takes.
         """
         Model.__init__(self, name)
         given = {key: value for key, value in keys.items() if value is not TBD}
         self._arguments = {**arguments, **given}
+        if self._arguments.get("init", TBD) is None:
+            del self._arguments["init"]
         return _Composing(self, keys)
 
     @public
@@ -97,6 +100,8 @@ class _Composing:
         self._used.__exit__(error, *rest)
         if error is None:
             self._model._freeze()
+            if "init" in self._model._arguments:
+                self._model.set_initializers(self._model._arguments["init"])
 
 
 def require_model(what: str, value: Any, example: str) -> Model:

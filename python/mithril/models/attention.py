@@ -11,7 +11,7 @@ from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.logical.connection import Connection
 from mithril.logical.model import ExtendInfo
-from mithril.logical.typing import Output, Wire, as_connected
+from mithril.logical.typing import Initial, Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 
@@ -122,6 +122,7 @@ class MultiHeadAttention(Composite):
         b_o: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         arguments = {
             "num_heads": num_heads,
@@ -147,7 +148,7 @@ class MultiHeadAttention(Composite):
                  "w_v": w_v, "b_v": b_v, "w_o": w_o, "b_o": b_o}  # fmt: skip
         plan.refuse_missing(given)
         wires = {key: value for key, value in given.items() if key not in plan.missing}
-        with self._compose(name, arguments, **wires) as keys:
+        with self._compose(name, {**arguments, "init": init}, **wires) as keys:
             self._build(plan, keys)
             self.set_shapes(plan.output_shapes())
             self.set_cin("query")

@@ -7,7 +7,7 @@ from typing import Any
 from mithril import models
 from mithril.base.public import public
 from mithril.logical.model import ExtendInfo, Model
-from mithril.logical.typing import Output, Wire, as_connected
+from mithril.logical.typing import Initial, Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 
@@ -15,8 +15,10 @@ from mithril.types import NOT_GIVEN, TBD
 class _LinearClassifier(Composite):
     """A score for each row, and what a class makes of it."""
 
-    def _score(self, name: str | None, given: dict[str, Any], verdict: Model, result: str) -> None:
-        with self._compose(name, {}, **given) as keys:
+    def _score(
+        self, name: str | None, init: Initial, given: dict[str, Any], verdict: Model, result: str
+    ) -> None:
+        with self._compose(name, {"init": init}, **given) as keys:
             self |= models.Linear(1).connect(**keys, output="output")
             self |= verdict.connect(input="output", output=result)
             self.set_cin("input")
@@ -47,10 +49,16 @@ class LinearSVM(_LinearClassifier):
 
     @public
     def __init__(
-        self, input: Any = TBD, weight: Any = TBD, bias: Any = TBD, *, name: str | None = None
+        self,
+        input: Any = TBD,
+        weight: Any = TBD,
+        bias: Any = TBD,
+        *,
+        name: str | None = None,
+        init: Initial = None,
     ):
         given = {"input": input, "weight": weight, "bias": bias}
-        self._score(name, given, models.Sign(), "decision_output")
+        self._score(name, init, given, models.Sign(), "decision_output")
 
     @public
     def connect(
@@ -91,10 +99,16 @@ class LogisticRegression(_LinearClassifier):
 
     @public
     def __init__(
-        self, input: Any = TBD, weight: Any = TBD, bias: Any = TBD, *, name: str | None = None
+        self,
+        input: Any = TBD,
+        weight: Any = TBD,
+        bias: Any = TBD,
+        *,
+        name: str | None = None,
+        init: Initial = None,
     ):
         given = {"input": input, "weight": weight, "bias": bias}
-        self._score(name, given, models.Sigmoid(), "probs_output")
+        self._score(name, init, given, models.Sigmoid(), "probs_output")
 
     @public
     def connect(

@@ -12,7 +12,7 @@ from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, SignatureError, suggestion
 from mithril.logical.connection import Connection
 from mithril.logical.model import ExtendInfo, Model
-from mithril.logical.typing import Output, Wire, as_connected
+from mithril.logical.typing import Initial, Output, Wire, as_connected
 from mithril.models._composite import Composite, require_model
 from mithril.types import NOT_GIVEN, TBD
 
@@ -57,11 +57,12 @@ class Layer(Composite):
         bias: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         require_model("Layer: activation", activation, "Relu()")
         if isinstance(dimension, Integral):
             checked_size("Layer: dimension", int(dimension), 0)
-        arguments = {"activation": activation, "dimension": dimension}
+        arguments = {"activation": activation, "dimension": dimension, "init": init}
         with self._compose(name, arguments, input=input, weight=weight, bias=bias) as keys:
             self |= models.Linear(dimension).connect(**keys)
             self += activation.connect(output="output")
@@ -121,6 +122,7 @@ class MLP(Composite):
         input: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
         **weights_biases: Any,
     ):
         activations = checked_list("MLP: activations", activations, "a list of models")
@@ -131,6 +133,7 @@ class MLP(Composite):
             "activations": activations,
             "dimensions": dimensions,
             "input_name_templates": input_name_templates,
+            "init": init,
         }
         keys = {"input": input, **dict.fromkeys(parameters, TBD), **weights_biases}
         with self._compose(name, arguments, **keys) as keys:

@@ -29,10 +29,12 @@ class OperatorModel(Model):
     def __init__(self, *args, **kwargs):
         raise SignatureError("OperatorModel: make one of its subclasses")
 
-    def _make(self, name: str | None, values: dict[str, Any]) -> None:
+    def _make(self, name: str | None, values: dict[str, Any], init: Any = None) -> None:
         if isinstance(values.get("dtype"), str):
             values["dtype"] = dtype_of(self._what("dtype"), values["dtype"])
         self._arguments = dict(values)  # what makes another one
+        if init is not None:
+            self._arguments["init"] = init
         count = values.pop("n", None) if self._counts else None
         for key, default in self._defaults.items():  # a key may be wired as well, but is no size
             if isinstance(default, bool) and isinstance(values.get(key), int | float):
@@ -55,6 +57,8 @@ class OperatorModel(Model):
                     if key not in self._attrs:
                         self._place(spec, key, value, used)
                 self._attach(_core.ModelNode.leaf(self._op, spec))
+                if init is not None:
+                    self.set_initializers(init)
         except MithrilError as error:
             error.hint = error.hint or misplaced_here(type(self).__name__, values)
             raise

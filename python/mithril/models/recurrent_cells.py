@@ -14,7 +14,7 @@ from mithril.base.public import public
 from mithril.errors import SignatureError
 from mithril.logical.connection import Connection
 from mithril.logical.model import ExtendInfo
-from mithril.logical.typing import Output, Wire, as_connected
+from mithril.logical.typing import Initial, Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 
@@ -107,9 +107,10 @@ class RNNCell(Cell):
         bias_o: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         given = {"input": input, "prev_hidden": TBD, "w_ih": w_ih, "w_hh": w_hh, "w_ho": w_ho}
-        with self._compose(name, {}, **given, bias_h=bias_h, bias_o=bias_o) as keys:
+        with self._compose(name, {"init": init}, **given, bias_h=bias_h, bias_o=bias_o) as keys:
             rows = keys["input"].shape[0]
             previous, of_hidden, of_input = Connection(), Connection(), Connection()
             self |= _rows(keys["prev_hidden"], None, rows, previous)
@@ -212,11 +213,12 @@ class LSTMCellBody(Composite):
         bias_o: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         given = {"input": input, "prev_hidden": prev_hidden, "prev_cell": prev_cell}
         given |= {"w_i": w_i, "w_f": w_f, "w_c": w_c, "w_o": w_o}
         given |= {"bias_f": bias_f, "bias_i": bias_i, "bias_c": bias_c, "bias_o": bias_o}
-        with self._compose(name, {}, **given) as keys:
+        with self._compose(name, {"init": init}, **given) as keys:
             both: Any = models.Concat(axis=-1)([keys["input"], keys["prev_hidden"]])
 
             def gate(which: str, activation: Any) -> Any:
@@ -316,11 +318,12 @@ class LSTMCell(Cell):
         bias_out: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         given = {"input": input, "prev_hidden": TBD, "prev_cell": TBD}
         given |= {"w_i": w_i, "w_f": w_f, "w_c": w_c, "w_o": w_o, "w_out": w_out}
         given |= {"bias_f": bias_f, "bias_i": bias_i, "bias_c": bias_c, "bias_o": bias_o}
-        with self._compose(name, {}, **given, bias_out=bias_out) as keys:
+        with self._compose(name, {"init": init}, **given, bias_out=bias_out) as keys:
             rows = keys["input"].shape[0]
             state = {key: Connection() for key in ("prev_cell", "prev_hidden")}
             for key, wire in state.items():
@@ -434,11 +437,12 @@ class GRUCell(Cell):
         bias_out: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         given = {"input": input, "prev_hidden": TBD}
         given |= {"w_r": w_r, "w_u": w_u, "w_n": w_n, "w_hn": w_hn, "w_out": w_out}
         given |= {"bias_r": bias_r, "bias_u": bias_u, "bias_n": bias_n, "bias_hn": bias_hn}
-        with self._compose(name, {}, **given, bias_out=bias_out) as keys:
+        with self._compose(name, {"init": init}, **given, bias_out=bias_out) as keys:
             rows = keys["input"].shape[0]
             before: Any = Connection()
             self |= _as_many_rows(keys["prev_hidden"], rows, before)

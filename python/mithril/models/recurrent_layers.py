@@ -16,6 +16,7 @@ from mithril.base.public import public
 from mithril.errors import ArgumentError, OptionError, shown
 from mithril.logical.connection import Connection, IOKey
 from mithril.logical.model import Model
+from mithril.logical.typing import Initial
 from mithril.models._composite import Composite
 from mithril.models.attention import _probability
 from mithril.types import TBD
@@ -28,11 +29,13 @@ class _Recurrent(Composite):
     _states: tuple[str, ...] = ("hidden",)
     _tensors = ("input",)
 
-    def _make(self, name: str | None, arguments: dict[str, Any], keys: dict[str, Any]) -> None:
+    def _make(
+        self, name: str | None, arguments: dict[str, Any], keys: dict[str, Any], init: Initial
+    ) -> None:
         self._check(arguments)
         wires = dict.fromkeys(("input", *self._optional_keys(), *self._weight_keys()), TBD)
         wires |= self._given(wires, keys)
-        with self._compose(name, arguments, **wires) as connections:
+        with self._compose(name, {**arguments, "init": init}, **wires) as connections:
             self._build(connections)
             self.set_cin("input")
             self.set_cout("output")
@@ -285,6 +288,7 @@ class LSTM(_Recurrent):
         initial_cell: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         arguments = {"hidden_size": hidden_size, "return_sequences": return_sequences,
                      "bidirectional": bidirectional, "num_layers": num_layers, "dropout": dropout,
@@ -292,7 +296,7 @@ class LSTM(_Recurrent):
                      "use_initial_state": use_initial_state}  # fmt: skip
         keys = {"input": input, "mask": mask, "lengths": lengths,
                 "initial_hidden": initial_hidden, "initial_cell": initial_cell}  # fmt: skip
-        self._make(name, arguments, keys)
+        self._make(name, arguments, keys, init)
 
     def _formula(self, x: Any, of_state: Any, before: dict[str, Any]) -> dict[str, Any]:
         scores = x + of_state
@@ -354,13 +358,14 @@ class GRU(_Recurrent):
         initial_hidden: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         arguments = {"hidden_size": hidden_size, "return_sequences": return_sequences,
                      "bidirectional": bidirectional, "num_layers": num_layers, "dropout": dropout,
                      "use_bias": use_bias, "use_mask": use_mask, "use_lengths": use_lengths,
                      "use_initial_state": use_initial_state}  # fmt: skip
         keys = {"input": input, "mask": mask, "lengths": lengths, "initial_hidden": initial_hidden}
-        self._make(name, arguments, keys)
+        self._make(name, arguments, keys, init)
 
     def _formula(self, x: Any, of_state: Any, before: dict[str, Any]) -> dict[str, Any]:
         reset = _sigmoid(self._gate(x, 0) + self._gate(of_state, 0))
@@ -421,6 +426,7 @@ class SimpleRNN(_Recurrent):
         initial_hidden: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         if not isinstance(nonlinearity, str) or nonlinearity not in ("tanh", "relu"):
             raise ArgumentError(
@@ -432,7 +438,7 @@ class SimpleRNN(_Recurrent):
                      "use_initial_state": use_initial_state,
                      "nonlinearity": nonlinearity}  # fmt: skip
         keys = {"input": input, "mask": mask, "lengths": lengths, "initial_hidden": initial_hidden}
-        self._make(name, arguments, keys)
+        self._make(name, arguments, keys, init)
 
     def _formula(self, x: Any, of_state: Any, before: dict[str, Any]) -> dict[str, Any]:
         layer = models.Relu() if self._options["nonlinearity"] == "relu" else models.Tanh()

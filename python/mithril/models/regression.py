@@ -9,7 +9,7 @@ from mithril.base.checks import checked_size
 from mithril.base.public import public
 from mithril.logical.connection import Connection
 from mithril.logical.model import ExtendInfo
-from mithril.logical.typing import Output, Wire, as_connected
+from mithril.logical.typing import Initial, Output, Wire, as_connected
 from mithril.models._composite import Composite
 from mithril.types import NOT_GIVEN, TBD
 
@@ -49,11 +49,12 @@ class PolynomialRegression(Composite):
         bias: Any = TBD,
         *,
         name: str | None = None,
+        init: Initial = None,
     ):
         checked_size("PolynomialRegression: degree", degree, 1)
         if dimension is not None:
             checked_size("PolynomialRegression: dimension", dimension, 1)
-        arguments = {"degree": degree, "dimension": dimension}
+        arguments = {"degree": degree, "dimension": dimension, "init": init}
         given = {"input": input, "weight": weight, "bias": bias}
         with self._compose(name, arguments, **given) as keys:
             features = Connection()

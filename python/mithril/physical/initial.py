@@ -28,7 +28,7 @@ from mithril.physical.program_keys import Key
 from mithril.types import Dtype
 
 _MOST_ELEMENTS = 2**58  # of which no machine has the bytes, and NumPy counts them in 64 bits
-NAMED = ("zeros", "ones", "normal", "uniform_fan_in")
+NAMED = _core.initializers()
 
 
 class Uninitialized:
@@ -130,13 +130,37 @@ def _draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
     if key.init == "ones":
         return np.ones(shape, dtype.numpy())
     # Drawn in double precision, so that all widths of floats start from the same numbers.
-    if key.init == "uniform_fan_in":
-        bound = 1.0 / math.sqrt(max(fan_in or 1, 1))
-        drawn = _core.random_uniform(seed, key.path, -bound, bound, shape)
+    spread, is_uniform = _spread(key, shape, fan_in)
+    if is_uniform:
+        drawn = _core.random_uniform(seed, key.path, -spread, spread, shape)
     else:
         words = np.array(_core.derive_key(seed, key.path), np.uint32)
         drawn = normal(words, tuple(shape), np.float64)
+        if spread != 1.0:
+            drawn = np.asarray(drawn) * spread
     return np.asarray(drawn).astype(dtype.numpy())
+
+
+def _spread(key: Key, shape: list[int], fan_in: int | None) -> tuple[float, bool]:
+    """(bound, True) of numbers that are drawn evenly, (standard deviation, False) of normal ones.
+
+    Glorot and Bengio 2010 ("xavier") and He et al. 2015 ("kaiming", for ReLU), with the inputs and
+    outputs that `torch.nn.init` counts.
+    """
+    if key.init == "uniform_fan_in":
+        return 1.0 / math.sqrt(max(fan_in or 1, 1)), True
+    scheme, _, law = key.init.partition("_")
+    if scheme not in ("xavier", "kaiming"):
+        return 1.0, False
+    if len(shape) < 2:
+        raise ArgumentError(
+            f"init of '{key.name}': {key.init!r} requires two axes or more, its shape is {shape}",
+            hint='name the parameters that it is for: init={"weight": "' + key.init + '"}',
+        )
+    field = math.prod(shape[2:])
+    read, written = shape[1] * field, shape[0] * field
+    deviation = math.sqrt(2.0 / max(read + written if scheme == "xavier" else read, 1))
+    return (deviation * math.sqrt(3.0), True) if law == "uniform" else (deviation, False)
 
 
 def _made(init: Any, key: Key, shape: list[int]) -> Any:

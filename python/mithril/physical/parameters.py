@@ -46,8 +46,10 @@ class Parameters(Face):
         ----------
         seed : an integer; None: another one each time
         init : name, pattern with ``*`` or compiled regular expression -> initializer: "zeros",
-            "ones", "normal", "uniform_fan_in", a number, an array, or a function from the shape
-            to an array. The first entry that fits a name counts.
+            "ones", "normal", "uniform_fan_in", "xavier_uniform", "xavier_normal",
+            "kaiming_uniform", "kaiming_normal" (see `Model.set_initializers`), a number, an array,
+            or a function from the shape to an array. The first entry that fits a name counts,
+            before what the model and its layers say.
         excluded_keys : names of parameters that are left out
 
         >>> import mithril as ml

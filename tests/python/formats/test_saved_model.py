@@ -98,7 +98,19 @@ def test_arrays_of_anybody(tmp_path):
 
 def test_every_version_has_a_case():
     files = sorted(file.name for file in DATA.glob("*.mithril"))
-    assert files == ["version_1_0.mithril", "version_1_1.mithril"]
+    assert files == ["version_1_0.mithril", "version_1_1.mithril", "version_1_2.mithril"]
+
+
+def test_a_file_of_version_1_2_loads():
+    """It says how parameters start that are not in it."""
+    model, found = ml.load(DATA / "version_1_2.mithril")
+    pm = ml.compile(model, ml.NumpyBackend(), shapes={"x": [2, 3]}, naming="path")
+    params = pm.randomize_params(seed=5) | found
+    np.testing.assert_array_equal(params["head.weight"], np.full((1, 2), 0.5))
+    x = np.arange(6.0).reshape(2, 3) - 2
+    hidden = np.maximum(x @ found["body.weight"].T, 0)
+    outputs = pm.evaluate(params, {"x": x})
+    np.testing.assert_allclose(outputs["y"], hidden.sum(1, keepdims=True) * 0.5 + 1, rtol=1e-6)
 
 
 def test_a_file_of_version_1_1_loads():

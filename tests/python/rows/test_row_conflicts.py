@@ -182,6 +182,12 @@ def test_K9():
                     shapes={"x": [1, 100]})  # fmt: skip
     drawn = wide.get_parameters()["w"]
     assert np.abs(drawn).max() <= 0.1 and abs(drawn.std() - 0.1 / 3**0.5) < 0.001
+    layer = only(ml.Linear(2, init={"weight": "zeros", "bias": 0.5}), input="x", weight="w",
+                 bias="b", output="y")  # fmt: skip
+    said = compiled(layer, shapes={"x": [4, 3]})
+    assert (said.get_parameters()["w"] == 0).all() and (said.randomize_params()["b"] == 0.5).all()
+    by_pattern = said.randomize_params(seed=0, init={"w*": "ones"})
+    assert (by_pattern["w"] == 1).all() and (by_pattern["b"] == 0.5).all()
 
 
 def test_K10():
