@@ -59,7 +59,7 @@ class Memory {
  private:
   int64_t of(const plan::Step& step) const {
     if (step.loop != nullptr) {
-      const int64_t condition = step.loop->condition ? of(*step.loop->condition) : 0;
+      const int64_t condition = step.loop->condition.is_there() ? of(*step.loop->condition) : 0;
       return carries(*step.loop) + std::max(of(*step.loop->body), condition);
     }
     if (step.branch != nullptr) return std::max(of(*step.branch->taken), of(*step.branch->other));
@@ -416,7 +416,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     const plan::Loop& loop = *planned.step.loop;
     MITHRIL_ASSIGN(const std::string body, inner("body", *loop.body));
     std::string condition;
-    if (loop.condition != nullptr) {
+    if (loop.condition.is_there()) {
       MITHRIL_ASSIGN(condition, inner("condition", *loop.condition));
     }
     const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
@@ -445,10 +445,10 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
                            loop.length - 1, result, at);
       at += rounded_up(loop.carry_bytes[c]);
     }
-    line(loop.condition != nullptr ? "for (;; ++i) {"
+    line(loop.condition.is_there() ? "for (;; ++i) {"
                                    : fmt::format("for (; i < {}; ++i) {{", loop.length));
     text += read;
-    if (loop.condition != nullptr) {
+    if (loop.condition.is_there()) {
       text += fmt::format(
           "      m_bool go = 0;\n      out[0] = &go;\n"
           "      status = {}(in, out, constants, arena + {}, context);\n"

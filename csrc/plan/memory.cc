@@ -25,7 +25,7 @@ int64_t region_bytes(const Step& step) {
   }
   if (step.loop == nullptr) return 0;
   int64_t bytes = own_bytes(*step.loop->body);
-  if (step.loop->condition != nullptr) bytes = sum(bytes, own_bytes(*step.loop->condition));
+  if (step.loop->condition.is_there()) bytes = sum(bytes, own_bytes(*step.loop->condition));
   for (const int64_t carry : step.loop->carry_bytes) bytes = sum(bytes, carry);  // a second place
   return bytes;
 }

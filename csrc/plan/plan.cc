@@ -285,8 +285,33 @@ class Planner {
   Plan plan_;
 };
 
+core::Status plan_region(Region& region) {
+  if (region.steps == nullptr) return {};
+  MITHRIL_ASSIGN(Plan made, make_plan(*region.steps));
+  region = std::make_shared<const Plan>(std::move(made));
+  return {};
+}
+
+core::Status plan_regions(Step& step) {
+  if (step.loop != nullptr) {
+    auto loop = std::make_shared<Loop>(*step.loop);
+    MITHRIL_RETURN_IF_ERROR(plan_region(loop->body));
+    MITHRIL_RETURN_IF_ERROR(plan_region(loop->condition));
+    step.loop = std::move(loop);
+  } else if (step.branch != nullptr) {
+    auto branch = std::make_shared<Branch>(*step.branch);
+    MITHRIL_RETURN_IF_ERROR(plan_region(branch->taken));
+    MITHRIL_RETURN_IF_ERROR(plan_region(branch->other));
+    step.branch = std::move(branch);
+  }
+  return {};
+}
+
 }  // namespace
 
-core::Result<Plan> make_plan(Steps steps) { return Planner(std::move(steps)).run(); }
+core::Result<Plan> make_plan(Steps steps) {
+  for (Step& step : steps.steps) MITHRIL_RETURN_IF_ERROR(plan_regions(step));
+  return Planner(std::move(steps)).run();
+}
 
 }  // namespace mithril::plan

@@ -43,15 +43,15 @@ namespace {
 std::string extent(const Step& step) {
   if (step.branch != nullptr) return "one of two";
   if (step.loop == nullptr) return fmt::format("{} units by {}", step.units, step.grain);
-  if (step.loop->condition != nullptr) return "while the first holds";
+  if (step.loop->condition.is_there()) return "while the first holds";
   return fmt::format("{} times{}", step.loop->length, step.loop->reverse ? " backwards" : "");
 }
 
 std::vector<const Plan*> plans_of(const Step& step) {
-  if (step.branch != nullptr) return {step.branch->taken.get(), step.branch->other.get()};
+  if (step.branch != nullptr) return {step.branch->taken.plan.get(), step.branch->other.plan.get()};
   if (step.loop == nullptr) return {};
-  if (step.loop->condition == nullptr) return {step.loop->body.get()};
-  return {step.loop->condition.get(), step.loop->body.get()};
+  if (!step.loop->condition.is_there()) return {step.loop->body.plan.get()};
+  return {step.loop->condition.plan.get(), step.loop->body.plan.get()};
 }
 
 // Lines of a plan; those of plans that a step runs, deeper to the right. They are few levels deep.

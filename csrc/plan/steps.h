@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/dtype.h"
@@ -42,14 +43,28 @@ struct InPlace {
 };
 
 struct Plan;
+struct Steps;
+
+/// A graph of a loop's or a branch's own: steps, until planning has made a plan of them.
+struct Region {
+  Region() = default;
+  Region(std::shared_ptr<const Steps> selected) : steps(std::move(selected)) {}  // NOLINT
+  Region(std::shared_ptr<const Plan> made) : plan(std::move(made)) {}            // NOLINT
+
+  bool is_there() const { return steps != nullptr || plan != nullptr; }
+  const Plan& operator*() const { return *plan; }
+
+  std::shared_ptr<const Steps> steps;
+  std::shared_ptr<const Plan> plan;
+};
 
 /// A step that runs a plan of its own at each place of an axis, or while a condition holds.
 /// Operands of the step: carries, xs, constants, then the last carries and the ys; those of the
 /// body the same with one place of the xs and ys, those of the condition carries, constants and a
 /// bool.
 struct Loop {
-  std::shared_ptr<const Plan> body;
-  std::shared_ptr<const Plan> condition;  // null: `length` steps
+  Region body;
+  Region condition;  // none: `length` steps
   int64_t length = 0;
   bool reverse = false;
   int32_t constants = 0;
@@ -59,7 +74,7 @@ struct Loop {
 
 /// A step that runs one of two plans. Operands of the step: inputs of both, a bool, then outputs.
 struct Branch {
-  std::shared_ptr<const Plan> taken, other;  // where the bool is true, and where it is not
+  Region taken, other;  // where the bool is true, and where it is not
   int32_t inputs = 0;
 };
 

@@ -46,8 +46,8 @@ HostExecutable::HostExecutable(plan::Plan plan) : plan_(std::move(plan)) {
   for (const PlannedStep& planned : plan_.steps) {
     const plan::Loop* loop = planned.step.loop.get();
     const plan::Branch* branch = planned.step.branch.get();
-    inner_.push_back(loop != nullptr     ? Inner{of(loop->body), of(loop->condition)}
-                     : branch != nullptr ? Inner{of(branch->taken), of(branch->other)}
+    inner_.push_back(loop != nullptr     ? Inner{of(loop->body.plan), of(loop->condition.plan)}
+                     : branch != nullptr ? Inner{of(branch->taken.plan), of(branch->other.plan)}
                                          : Inner{});
     add_dispatch(planned);
   }

@@ -1,20 +1,17 @@
-// Loops and branches: steps that run plans of their own.
+// Loops and branches: steps whose regions are selected like graphs of their own.
 #include <utility>
 
 #include "ir/scan.h"
-#include "plan/plan.h"
 #include "select/selector.h"
 
 namespace mithril::select {
 
-// Regions are selected and planned like graphs of their own.
-core::Result<std::shared_ptr<const plan::Plan>> Selector::planned(const ir::Graph& region) {
+core::Result<plan::Region> Selector::selected(const ir::Graph& region) {
   SelectOptions options = options_;
   options.overwrites.clear();
   if (options.report != nullptr) options.report = &group_report_.inner.emplace_back();
   MITHRIL_ASSIGN(plan::Steps steps, select_steps(region, backend_, options));
-  MITHRIL_ASSIGN(plan::Plan made, plan::make_plan(std::move(steps)));
-  return std::make_shared<const plan::Plan>(std::move(made));
+  return plan::Region(std::make_shared<const plan::Steps>(std::move(steps)));
 }
 
 // A step without its kernel, of contiguous operands and results in memory of their own.
@@ -39,13 +36,13 @@ Status Selector::emit_loop_of(const Node& node) {
   const ir::RegionParts parts = ir::region_parts(node);
   auto loop = std::make_shared<plan::Loop>();
   const ir::Graph& body = ir::body_of(node);
-  MITHRIL_ASSIGN(loop->body, planned(body));
+  MITHRIL_ASSIGN(loop->body, selected(body));
   loop->constants = static_cast<int32_t>(parts.constants);
   if (ir::is_scan(node)) {
     loop->length = ir::length_of(ir::scan_parts(node)).value();
     loop->reverse = ir::scan_parts(node).reverse;
   } else {
-    MITHRIL_ASSIGN(loop->condition, planned(*node.regions[0]));
+    MITHRIL_ASSIGN(loop->condition, selected(*node.regions[0]));
   }
   for (size_t i = 0; i < parts.constant(0); ++i) {
     const int64_t bytes = ir::byte_size(body.type(body.inputs[i]));
@@ -62,8 +59,8 @@ Status Selector::emit_loop_of(const Node& node) {
 
 Status Selector::emit_branch(const Node& node) {
   auto branch = std::make_shared<plan::Branch>();
-  MITHRIL_ASSIGN(branch->taken, planned(*node.regions[0]));
-  MITHRIL_ASSIGN(branch->other, planned(*node.regions[1]));
+  MITHRIL_ASSIGN(branch->taken, selected(*node.regions[0]));
+  MITHRIL_ASSIGN(branch->other, selected(*node.regions[1]));
   branch->inputs = static_cast<int32_t>(ir::region_parts(node).inputs());
   MITHRIL_ASSIGN(Step step, step_of(node, ir::Registry::global().get(node.op)));
   step.branch = std::move(branch);

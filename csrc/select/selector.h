@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/registry.h"
-#include "plan/plan.h"
+#include "plan/steps.h"
 #include "select/epilogue.h"
 #include "select/fuse.h"
 #include "select/select.h"
@@ -110,7 +110,7 @@ class Selector {
   Status make_contiguous(Operand& operand, ValueId id);
 
   // regions.cc
-  core::Result<std::shared_ptr<const plan::Plan>> planned(const ir::Graph& region);
+  core::Result<plan::Region> selected(const ir::Graph& region);
   core::Result<Step> step_of(const Node& node, const ir::OpDef& op);
   Status emit_loop_of(const Node& node);
   Status emit_branch(const Node& node);

@@ -101,7 +101,7 @@ class Printer {
     out.kind = StepCode::Kind::kLoop;
     MITHRIL_ASSIGN(out.first, print(*loop.body));
     own = out.first->bytes;
-    if (loop.condition != nullptr) {
+    if (loop.condition.is_there()) {
       MITHRIL_ASSIGN(out.second, print(*loop.condition));
       own = std::max(own, out.second->bytes + rounded_up(1));
     }

@@ -1,5 +1,6 @@
 """Links, anchors and pages that nothing leads to are found; the project's own pages have none."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,12 @@ def test_the_command_fails_for_a_link(folder, capsys):
 
 def test_the_pages_of_the_project_have_no_problem():
     assert problems(ROOT / "docs") == []
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "extending.md"])
+def test_files_of_the_tree_that_a_page_names_are_there(page):
+    named = set(re.findall(r"`([\w/]+\.(?:h|cc|inc|py))`", (ROOT / "docs" / page).read_text()))
+    there = [f"/{path.relative_to(ROOT)}" for top in ("csrc", "python", "tests", "scripts")
+             for path in (ROOT / top).rglob("*.*")]  # fmt: skip
+    assert len(named) > 5
+    assert [name for name in named if not any(at.endswith(f"/{name}") for at in there)] == []
