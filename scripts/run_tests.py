@@ -62,31 +62,33 @@ def compiler_file(name):
 
 def check_groups():
     seen = ["--capture=sys"]  # what a sanitizer writes before it ends the process
-    asan = {
+    yield Group("set-up", make("setup-check"), needed=True)
+    yield Group("build asan", make("cpp-asan"), needed=True)
+    yield Group("c++ asan", ["scripts/cpp_tests.sh", "build/asan"])
+    asan = asan_environment()
+    yield Group("python pure asan", pytest("pure", *seen, *at_once()), asan)
+    device = pytest("device", *seen, *at_once(), "--backends=cpu")
+    yield Group("python device asan", device, asan)
+    yield Group("build tsan", make("cpp-tsan"))
+    yield Group("c++ tsan", ["scripts/cpp_tests.sh", "build/tsan"])
+    yield Group("build release", make("extension"))
+    matrix = {"MITHRIL_OCLGRIND_MATRIX": "1"}
+    yield Group("kernels in oclgrind", [PY, "-m", "pytest", "-q", OCLGRIND], matrix)
+
+
+def asan_environment():
+    """What Python needs to load the extension of the ASan build; asked for after the set-up."""
+    libraries = map(str, ROOT.glob(".venv/lib/*/site-packages/nvidia/*/lib"))
+    return {
         "LD_PRELOAD": compiler_file("libasan.so") + ":" + compiler_file("libstdc++.so"),
         # CPython keeps memory at exit; a size that cannot be had is tested.
         "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:allocator_may_return_null=1",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         # libasan opens libraries in the name of others, which then are not found beside them.
-        "LD_LIBRARY_PATH": ":".join(map(str, ROOT.glob(".venv/lib/*/site-packages/nvidia/*/lib"))),
+        "LD_LIBRARY_PATH": ":".join(libraries),
         "PYTHONPATH": str(ROOT / "build" / "asan" / "python"),
         "MITHRIL_VERIFY": "1",
     }
-    return [
-        Group("set-up", make("setup-check"), needed=True),
-        Group("build asan", make("cpp-asan"), needed=True),
-        Group("c++ asan", ["scripts/cpp_tests.sh", "build/asan"]),
-        Group("python pure asan", pytest("pure", *seen, *at_once()), asan),
-        Group("python device asan", pytest("device", *seen, *at_once(), "--backends=cpu"), asan),
-        Group("build tsan", make("cpp-tsan")),
-        Group("c++ tsan", ["scripts/cpp_tests.sh", "build/tsan"]),
-        Group("build release", make("extension")),
-        Group(
-            "kernels in oclgrind",
-            [PY, "-m", "pytest", "-q", OCLGRIND],
-            {"MITHRIL_OCLGRIND_MATRIX": "1"},
-        ),  # fmt: skip
-    ]
 
 
 def fuzz_groups():

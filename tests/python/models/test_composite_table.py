@@ -210,7 +210,7 @@ each = pytest.mark.parametrize("name", TABLE)
 def arguments_of(cls):
     out = []
     for parameter in list(inspect.signature(cls.__init__).parameters.values())[1:]:
-        if parameter.name == "name":
+        if parameter.name in ("name", "init"):  # `init` is ours
             assert parameter.kind is parameter.KEYWORD_ONLY and parameter.default is None
         elif parameter.kind is parameter.VAR_KEYWORD:
             out.append("**kwargs")
