@@ -16,7 +16,7 @@ using core::ErrorKind;
 using core::HostValue;
 using core::TensorData;
 
-[[noreturn]] void refuse(std::string message) {
+[[noreturn]] void refuse_literal(std::string message) {
   throw core::ErrorException(
       core::fail(ErrorKind::kValue, Code::kValueArgument, "tensor: {}", message));
 }
@@ -29,7 +29,7 @@ bool is_row(py::handle object) {
 std::vector<int64_t> shape_of(py::object object) {
   std::vector<int64_t> shape;
   while (is_row(object)) {
-    if (shape.size() == HostValue::kMaxDepth) refuse("nested more than 64 levels deep");
+    if (shape.size() == HostValue::kMaxDepth) refuse_literal("nested more than 64 levels deep");
     const auto size = static_cast<int64_t>(py::len(object));
     shape.push_back(size);
     if (size == 0) break;
@@ -43,14 +43,14 @@ void read(py::handle object, const std::vector<int64_t>& shape, size_t axis,
   if (axis == shape.size()) {
     const HostValue value = is_row(object) ? HostValue() : to_host(object, "tensor");
     if (!value.is_bool() && !value.is_int() && !value.is_double()) {
-      refuse(is_row(object) ? "rows must have equal lengths"
-                            : "elements must be bool, int or float");
+      refuse_literal(is_row(object) ? "rows must have equal lengths"
+                                    : "elements must be bool, int or float");
     }
     out.push_back(value);
     return;
   }
   if (!is_row(object) || static_cast<int64_t>(py::len(object)) != shape[axis]) {
-    refuse("rows must have equal lengths");
+    refuse_literal("rows must have equal lengths");
   }
   for (const py::handle item : py::reinterpret_borrow<py::sequence>(object)) {
     read(item, shape, axis + 1, out);
@@ -68,7 +68,7 @@ DType dominant(const std::vector<HostValue>& elements) {
 
 DType parse(const std::string& name) {
   const std::optional<DType> dtype = core::parse_dtype(name);
-  if (!dtype) refuse("no dtype named '" + name + "'");
+  if (!dtype) refuse_literal("no dtype named '" + name + "'");
   return *dtype;
 }
 
@@ -84,7 +84,7 @@ TensorLiteral from_nested(const py::object& nested) {
 
 TensorLiteral of_constant(const std::string& name) {
   auto data = core::constant_literal(name);
-  if (!data) refuse("no constant named '" + name + "'");
+  if (!data) refuse_literal("no constant named '" + name + "'");
   return {std::make_shared<TensorData>(std::move(*data))};
 }
 
@@ -100,11 +100,11 @@ TensorLiteral from_bytes(const std::string& dtype, const std::vector<int64_t>& s
   const auto size = static_cast<int64_t>(core::literal_size(data->dtype));
   const auto total = count ? core::checked_mul(*count, size) : std::nullopt;
   if (total != static_cast<int64_t>(view.size())) {
-    refuse("bytes do not fill the shape");
+    refuse_literal("bytes do not fill the shape");
   }
   const auto is_bool = [](char byte) { return byte == 0 || byte == 1; };
   if (data->dtype == DType::kBool && !std::all_of(view.begin(), view.end(), is_bool)) {
-    refuse("the bytes of a tensor are no bools");
+    refuse_literal("the bytes of a tensor are no bools");
   }
   return {std::move(data)};
 }
@@ -112,7 +112,7 @@ TensorLiteral from_bytes(const std::string& dtype, const std::vector<int64_t>& s
 TensorLiteral from_packed(const std::vector<int64_t>& shape, const std::string& format,
                           bool transposed, const py::bytes& bytes) {
   const auto parsed = core::parse_weight_format(format);
-  if (!parsed || shape.size() != 2) refuse("no packed matrix");
+  if (!parsed || shape.size() != 2) refuse_literal("no packed matrix");
   const std::string_view view = bytes;
   auto data = std::make_shared<TensorData>();
   data->shape = shape;

@@ -115,8 +115,8 @@ def _offered() -> set[str]:
 
 
 def _for_star() -> list[str]:
-    """What `from mithril import *` brings: nothing that would take the place of a builtin or of a
-    standard module, such as `int`, `compile` and `inspect`."""
+    """Lists the names that `from mithril import *` brings, but for those of builtins and standard
+    modules, such as `int`, `compile` and `inspect`."""
     import builtins
     import sys
 

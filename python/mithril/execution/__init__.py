@@ -1,1 +1,1 @@
-"""How programs run, whatever the backend: memory, values of the host, events that are timed."""
+"""Execution of programs on any backend: emitted source, users' ops, memory, profiling."""

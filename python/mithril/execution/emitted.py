@@ -94,8 +94,10 @@ def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any
     module up (torch.compile) take such a scope as it is, and keep nothing of it."""
     values = tuple(_constant(backend, c) for c in constants)
     table = profiled(backend) if _core.is_profiling() else backend.ops
+    if uses_primitives(text) or own_ops.called_by_name(backend):
+        table = OpTable(backend)
     return {
-        "ops": OpTable(backend) if uses_primitives(text) or own_ops.names(backend)[0] else table,
+        "ops": table,
         "host": host,
         "C": backend._constants(values),
         "inf": math.inf,

@@ -1,4 +1,4 @@
-"""What a backend's class brings of its own: functions of ops, and gradients of ops.
+"""Ops and gradients of ops that a backend's class implements itself.
 
 A method of a class that is not of this package and has the name of an op *is* that op on the
 backend: compiled models call it, and so do programs of gradients. ``backward_<op>`` is the op's
@@ -34,6 +34,7 @@ from mithril.types import MISSING
 __all__ = [
     "Functions",
     "are_brought",
+    "called_by_name",
     "checked_backward",
     "emitted_names",
     "idle_gradients",
@@ -62,8 +63,8 @@ _paused = threading.local()
 
 @contextlib.contextmanager
 def paused(op: str) -> Iterator[None]:
-    """What a backend's class brings for the op is not called meanwhile, so that it can call what
-    the op is without it."""
+    """Ignores the backend class's own version of the op within the block, so that this version may
+    call the built-in op."""
     before = paused_ops()
     _paused.ops = before | {op}
     try:
@@ -80,14 +81,25 @@ _OWN = re.compile(r"own_(f?)(g?)_(.+?)(?:_vjp(\d+))?")
 
 
 def names(backend: Any) -> tuple[dict[str, str], dict[str, str]]:
-    """The ops with functions of the backend's, and those with gradients alone, each with the op
-    that stands for it."""
+    """Returns the ops with functions of the backend's class, and those with gradients alone, each
+    mapped to the op that stands for it."""
     cls: Any = type(backend)
     return _names(cls, paused_ops())
 
 
+def called_by_name(backend: Any) -> dict[str, str]:
+    """Maps ops that programs of outputs call by name to what stands for them: those with functions,
+    and where the framework can be told a gradient, those with gradients alone."""
+    functions, gradients = names(backend)
+    return functions | gradients if _tells_gradients(backend) else functions
+
+
+def _tells_gradients(backend: Any) -> bool:
+    return getattr(backend, "with_gradient", None) is not None
+
+
 def are_brought(backend: Any) -> bool:
-    """Whether the backend's class brings anything."""
+    """Tells whether the backend's class implements any op or gradient."""
     return any(map(any, names(backend)))
 
 
@@ -97,13 +109,13 @@ def is_of_user(backend: Any) -> bool:
 
 
 def makes_arrays(backend: Any) -> bool:
-    """Whether the backend's class has a `tensor` that is not of this package."""
+    """Tells whether the backend's class has a `tensor` that is not of this package."""
     cls: Any = type(backend)
     return _is_brought(cls, "tensor")
 
 
 def runs_graphs(backend: Any) -> bool:
-    """Whether the backend's class has an `execute` that is not of this package."""
+    """Tells whether the backend's class has an `execute` that is not of this package."""
     cls: Any = type(backend)
     return _is_brought(cls, "execute")
 
@@ -130,9 +142,9 @@ def _names(cls: type, paused: frozenset[str]) -> tuple[dict[str, str], dict[str,
 
 
 def emitted_names(backend: Any) -> list[str]:
-    """Ops of graphs that emitted text calls by name, for the class brings them."""
+    """Lists ops of graphs that emitted text calls by name, as the class implements them."""
     functions, gradients = names(backend)
-    out = list(functions.values())
+    out = list(called_by_name(backend).values())
     for op, own in (functions | gradients).items():
         if is_gradient(own):
             out += [f"{own}_vjp{i}" for i in range(len(_core.find_op(op)["inputs"]))]
@@ -140,25 +152,25 @@ def emitted_names(backend: Any) -> list[str]:
 
 
 def is_own(op: str) -> bool:
-    """Whether an op of a graph stands for one that a backend brings."""
+    """Tells whether an op of a graph stands for one that a backend's class implements."""
     return op.startswith("own_") and _OWN.fullmatch(op) is not None
 
 
 def is_gradient(op: str) -> bool:
-    """Whether it stands for one whose gradient the backend brings."""
+    """Tells whether an op stands for one whose gradient a backend's class implements."""
     match = _OWN.fullmatch(op) if op.startswith("own_") else None
     return match is not None and match[2] == "g"
 
 
 def offer_to_super(base: type, cls: type) -> None:
-    """Ops that `cls` brings become attributes of `base`, so that ``super().tanh(x)`` finds them."""
+    """Makes ops of `cls` attributes of `base`, so that ``super().tanh(x)`` finds them."""
     for name in _ops_among(cls):
         if not name.startswith(_BACKWARD) and not hasattr(base, name):
             setattr(base, name, _Inherited(name))
 
 
 class _Inherited:
-    """An op as the method that it is where no class brings it."""
+    """The built-in op as a method, which ``super()`` finds."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -174,7 +186,7 @@ def _brought_by(backend: Any) -> dict[str, str]:
 
 @functools.cache
 def _brought(cls: type) -> dict[str, str]:
-    """Names of methods by ``op`` and ``backward_op``: of the classes below this package's own."""
+    """Maps ``op`` and ``backward_op`` to names of methods of classes outside this package."""
     found: dict[str, str] = {}
     for owner in reversed(cls.__mro__):
         if not _is_ours(owner):
@@ -187,8 +199,8 @@ def _is_ours(cls: type) -> bool:
 
 
 def _ops_among(cls: type) -> dict[str, str]:
-    """Those of a class's functions that are ops or gradients of ops: name -> ``(backward_)op``.
-    What backends of this package have under a name (`shape`, `eye`, `randn`) is no op."""
+    """Maps names of a class's functions that are ops or gradients of ops to ``(backward_)op``.
+    Those that backends of this package have anyhow (`shape`, `eye`, `randn`) are no ops."""
     above = next((owner for owner in cls.__mro__ if _is_ours(owner)), object)
     out = {}
     for name, value in vars(cls).items():
@@ -204,7 +216,7 @@ def _ops_among(cls: type) -> dict[str, str]:
 
 @functools.cache
 def misspelt(cls: type) -> dict[str, str]:
-    """Methods of a user's class that are almost called like an op, or its gradient: what to say."""
+    """Maps methods of a user's class that are almost called like an op to a message about it."""
     known = [op["name"] for op in _core.ops() if not op["name"].startswith(("own_", "user_"))]
     out = {}
     for name in _strangers(cls):
@@ -216,14 +228,14 @@ def misspelt(cls: type) -> dict[str, str]:
 
 
 def idle_gradients(backend: Any) -> dict[str, str]:
-    """Methods ``backward_<name>`` of names that neither an op nor a function of the backend has."""
+    """Maps methods ``backward_<name>`` without an op or function of that name to a message."""
     names = (name for name in _strangers(type(backend)) if name.startswith(_BACKWARD))
     idle = [name for name in names if backend._kernel(name.removeprefix(_BACKWARD)) is None]
     return {name: f"{name}: no op or registered function is called like that" for name in idle}
 
 
 def _strangers(cls: type) -> list[str]:
-    """Names of a user's methods that are neither ops nor methods of this package's classes."""
+    """Lists a user's methods that are neither ops nor methods of this package's classes."""
     above = next((owner for owner in cls.__mro__ if _is_ours(owner)), object)
     return [
         name
@@ -236,7 +248,7 @@ def _strangers(cls: type) -> list[str]:
 
 
 def _near(name: str, known: list[str]) -> str:
-    """The op whose letters are the same in another order, or all but one or two of a long name."""
+    """Returns an op with the same letters in another order, else a very similar one, else ""."""
     letters = sorted(name)
     swapped = [op for op in known if sorted(op) == letters and op != name]
     near = difflib.get_close_matches(name, swapped or known, 1, 0.0 if swapped else 0.85)
@@ -256,7 +268,7 @@ def _op(name: str) -> str | None:
 
 
 class Functions:
-    """What emitted text calls as ``ops.<name>`` of what a backend's class brings."""
+    """The functions of a backend's class that emitted text calls as ``ops.<name>``."""
 
     def __init__(self, backend: Any) -> None:
         self._backend, self._brought = backend, _brought_by(backend)
@@ -264,25 +276,71 @@ class Functions:
         self._made: dict[str, tuple[Any, Callable[..., Any]]] = {}
 
     def find(self, name: str) -> Callable[..., Any] | None:
-        """The function; None where the class brings nothing for it."""
+        """Returns the function; None where the class implements none for the name."""
         match = _OWN.fullmatch(name)
         if match is None:
             # An instruction inside of another op's body, such as the tanh of gelu.
             is_brought = name in self._brought and name not in paused_ops()
-            return self._function(name, name, None) if is_brought else None
-        return self._function(name, match[3], match[4])
+            return self._function(name, name) if is_brought else None
+        op, place = match[3], match[4]
+        if place is None:
+            return self._function(name, op, tells_gradient=match[2] == "g")
+        return self._gradient(name, op, int(place))
 
-    def _function(self, name: str, op: str, place: str | None) -> Callable[..., Any]:
-        method = self._brought[op if place is None else _BACKWARD + op]
+    def _function(self, name: str, op: str, tells_gradient: bool = False) -> Callable[..., Any]:
+        method = self._brought.get(op)
+        own = None if method is None else getattr(self._backend, method)
+        tells_gradient = tells_gradient and _tells_gradients(self._backend)
+
+        def make() -> Callable[..., Any]:
+            run = _forward(self._backend, op, own or self._plain(op), method or op)
+            return self._told(op, run) if tells_gradient else run
+
+        return self._kept(name, own, make)
+
+    def _gradient(self, name: str, op: str, place: int) -> Callable[..., Any]:
+        method = self._brought[_BACKWARD + op]
         own = getattr(self._backend, method)
+        return self._kept(name, own, lambda: _vjp(self._backend, op, own, method, place))
+
+    def _kept(self, name: str, own: Any, make: Callable[[], Any]) -> Callable[..., Any]:
         made = self._made.get(name)
         if made is None or made[0] != own:
-            if place is None:
-                run = _forward(self._backend, op, own, method)
-            else:
-                run = _vjp(self._backend, op, own, method, int(place))
-            self._made[name] = made = (own, run)
+            self._made[name] = made = (own, make())
         return made[1]
+
+    def _plain(self, op: str) -> Callable[..., Any]:
+        """Returns the built-in op as a method."""
+        with paused(op):
+            return self._backend._op(op)
+
+    def _told(self, op: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Wraps a function, which the framework differentiates by the class's `backward_<op>`."""
+
+        def told(*operands: Any, **attributes: Any) -> Any:
+            at = [i for i, operand in enumerate(operands) if hasattr(operand, "shape")]
+
+            def whole(tensors: Any) -> list[Any]:
+                filled = list(operands)
+                for i, tensor in zip(at, tensors, strict=True):
+                    filled[i] = tensor
+                return filled
+
+            def function(*tensors: Any) -> Any:
+                return run(*whole(tensors), **attributes)
+
+            def pull_back(gradient: Any, output: Any, tensors: tuple[Any, ...]) -> list[Any]:
+                filled = whole(tensors)
+                return [
+                    self._gradient(f"{op} {i}", op, i)(gradient, output, *filled, **attributes)
+                    if self._backend.dtype(filled[i]).is_float
+                    else None
+                    for i in at
+                ]
+
+            return self._backend.with_gradient(function, pull_back)(*(operands[i] for i in at))
+
+        return told
 
 
 def _forward(backend: Any, op: str, own: Any, method: str) -> Callable[..., Any]:
@@ -325,7 +383,7 @@ def _vjp(backend: Any, op: str, own: Any, method: str, place: int) -> Callable[.
 
 
 def checked_gradient(backend: Any, what: str, gradient: Any, at: int, operand: Any) -> Any:
-    """A gradient that a user's function gave for an operand, zeros for None.
+    """Returns the gradient that a user's function gave for an operand, zeros for None.
 
     Raises
     ------
@@ -342,7 +400,7 @@ def checked_gradient(backend: Any, what: str, gradient: Any, at: int, operand: A
 
 
 def share(what: str, found: Any, at: int, count: int) -> Any:
-    """The gradient of one of `count` operands in what a method gave: a tuple, or one array."""
+    """Returns operand `at`'s gradient from a method's result: a tuple of `count`, or an array."""
     if not isinstance(found, tuple | list):
         if at == 0:
             return found
@@ -357,7 +415,7 @@ def share(what: str, found: Any, at: int, count: int) -> Any:
 
 
 def _given(backend: Any, value: Any) -> Any:
-    """An operand as arrays of the backend are."""
+    """Converts an operand to an array of the backend."""
     if isinstance(value, list):
         return [_given(backend, item) for item in value]
     if not hasattr(value, "shape") or backend._runs_own_arrays:
@@ -366,7 +424,7 @@ def _given(backend: Any, value: Any) -> Any:
 
 
 def _taken(backend: Any, what: str, result: Any) -> Any:
-    """A result as the functions of `ops` give it."""
+    """Converts a method's result to what functions of `ops` return."""
     if isinstance(result, tuple | list):
         return tuple(_taken(backend, what, item) for item in result)
     if type(result) in (float, int, bool):  # NumPy's float64 is a float, and has a type
@@ -380,7 +438,7 @@ def _taken(backend: Any, what: str, result: Any) -> Any:
 
 
 def _check_kind(backend: Any, what: str, result: Any) -> None:
-    """Arrays of other libraries would run along unseen, or fail far from here."""
+    """Raises for arrays of other libraries, which would run along unseen or fail far from here."""
     known = _KINDS.get(type(backend)) or _kinds_of(backend)
     if not isinstance(result, known):
         own = " or ".join(sorted({_full_name(kind) for kind in known[:1]}))
@@ -395,7 +453,7 @@ _KINDS: weakref.WeakKeyDictionary[type, tuple[type, ...]] = weakref.WeakKeyDicti
 
 
 def _kinds_of(backend: Any) -> tuple[type, ...]:
-    """The types of the arrays that a backend makes; where NumPy runs what it lacks, NumPy's."""
+    """Returns the types of arrays that a backend makes; where NumPy runs what it lacks, NumPy's."""
     kinds: tuple[type, ...]
     if backend._runs_own_arrays:
         kinds = (backend.get_backend_array_type(),)
@@ -411,7 +469,7 @@ def _full_name(kind: type) -> str:
 
 
 class _Taken(NamedTuple):
-    """What a function takes by place and by name."""
+    """The parameters of a function: those by position and those by name."""
 
     names: list[str]
     required: list[str]  # of these without a default
@@ -444,7 +502,7 @@ def _parameters(function: Any, what: str) -> _Taken:
 
 
 def checked_backward(function: Any, what: str, options: Collection[str] = ()) -> _Taken:
-    """What a gradient rule takes beside the gradient, the inputs and the outputs.
+    """Returns the parameters of a gradient rule (grad_output, inputs, outputs), checked.
 
     Raises
     ------
@@ -464,7 +522,7 @@ def checked_backward(function: Any, what: str, options: Collection[str] = ()) ->
 
 
 class _Call:
-    """How a method of the user's is called for an op of a graph."""
+    """Matches the arguments of an op of a graph to the parameters of a user's method."""
 
     def __init__(self, op: str, own: Callable[..., Any], what: str) -> None:
         entry = _core.find_op(op)
@@ -485,8 +543,8 @@ class _Call:
     def arguments(
         self, operands: list[Any], attributes: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """Arguments by place and by name: operands in the op's order, where no parameter has an
-        operand's own name; attributes by name."""
+        """Returns arguments by position and by name: an operand goes to the parameter of its name,
+        else to the next one; attributes go by name."""
         values = dict(zip(self._inputs, operands, strict=False))
         values |= attributes
         if "kernel_size" in self._taken.names and "kernel_size" not in values:

@@ -1,4 +1,4 @@
-"""Ops of the user's: their declarations, and the functions of backends that emitted text calls."""
+"""User-defined ops: their declarations, and the backends' functions that emitted text calls."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def formula_key_of(key: Any) -> str:
 
 
 def define_op(formula: str, rows: tuple, result: tuple, opaque: bool) -> str:
-    """The op of a formula key whose keys are declared like that; equal declarations share one.
+    """Returns the op of a formula key with keys declared like that; equal declarations share one.
 
     Its name follows from the declaration: files name it, and other processes declare it alike.
     """
@@ -71,7 +71,7 @@ def define_op(formula: str, rows: tuple, result: tuple, opaque: bool) -> str:
 
 
 def checked_kernel(fn: Any, fn_grad: Any) -> str:
-    """The formula key that a kernel is registered under: its name."""
+    """Checks a kernel and its gradient; returns the kernel's name, which is its formula key."""
     for what, function in (("fn", fn), ("fn_grad", fn_grad)):
         if not callable(function) and not (what == "fn_grad" and function is None):
             raise SignatureError(
@@ -81,7 +81,7 @@ def checked_kernel(fn: Any, fn_grad: Any) -> str:
 
 
 class Kept:
-    """What an opaque Lambda calls. Nodes have it as an attribute, and keep it."""
+    """The function that an opaque `Lambda` calls, and its gradient; an attribute of nodes."""
 
     def __init__(self, function: Callable[..., Any], backward: Callable[..., Any] | None):
         self.function = function
@@ -116,7 +116,7 @@ def _called(
     inputs: tuple[Any, ...],
     named: dict[str, Any],
 ) -> Any:
-    """The function's result, which the framework differentiates by `backward`, if there is one."""
+    """Calls the function; if there is a `backward`, the framework differentiates by it."""
 
     def run(*values: Any) -> Any:
         return _checked(op, function, values, named)
@@ -142,7 +142,7 @@ def _run_of(
 def _checked(
     op: str, function: Callable[..., Any], inputs: tuple[Any, ...], named: dict[str, Any]
 ) -> Any:
-    """The function's result, where it has the shape that its keys declare.
+    """Calls the function and checks that its result has the shape that its keys declare.
 
     Raises
     ------
@@ -169,12 +169,12 @@ def _checked(
 
 
 def _variadic(pattern: tuple) -> int | None:
-    """The place of what stands for any number of axes, such as `("Batch", ...)`."""
+    """Returns the place of the entry for any number of axes, such as `("Batch", ...)`, or None."""
     return next((i for i, entry in enumerate(pattern) if isinstance(entry, tuple)), None)
 
 
 def _learn_sizes(pattern: tuple, shape: tuple[int, ...], sizes: dict[str, Any]) -> None:
-    """Sizes of the names of a declared shape, as an operand has them."""
+    """Adds the sizes that an operand has for the names in a declared shape to `sizes`."""
     at = _variadic(pattern)
     if at is not None:
         count = len(shape) - len(pattern) + 1
@@ -186,7 +186,7 @@ def _learn_sizes(pattern: tuple, shape: tuple[int, ...], sizes: dict[str, Any]) 
 
 
 def _sizes_of(pattern: tuple, sizes: dict[str, Any]) -> tuple | None:
-    """A declared shape in numbers, None for what no operand tells; None where its rank is open."""
+    """Returns a declared shape in numbers, None for unknown sizes; None where its rank is open."""
     out: list[Any] = []
     for entry in pattern:
         if isinstance(entry, tuple):
@@ -205,7 +205,7 @@ def _fits(shape: tuple, wanted: tuple) -> bool:
 
 
 def _vjp_of_framework(backend: Any, function: Any, place: int) -> Callable[..., Any]:
-    """The gradient of a function that came without one, as the framework differentiates it."""
+    """Returns a gradient by the framework of a function that came without one."""
 
     def cotangent(grad_output: Any, _output: Any, *inputs: Any, **named: Any) -> Any:
         def of_one(value: Any) -> Any:
@@ -227,7 +227,7 @@ def _function(backend: Any, key: str) -> Callable[..., Any] | None:
 
 
 def op_names(backend: Any) -> list[str]:
-    """The user's ops that a backend has functions for."""
+    """Lists the user's ops, and gradients of them, that a backend can run."""
     out = []
     for (formula, rows, _, opaque), op in _ops.items():
         if not opaque and _function(backend, formula) is None:
@@ -248,7 +248,7 @@ def has_gradient(backend: Any, op: str) -> bool:
 
 
 def has_primitives() -> bool:
-    """Whether this process has declared any."""
+    """Tells whether this process has declared any op of the user's."""
     return bool(_ops)
 
 
@@ -273,7 +273,7 @@ class OpTable:
             if place is None:
                 return _run_of_kept(self._backend, name)
             return _vjp_of_kept(self._backend, int(place))
-        function = _function(self._backend, formula)
+        function: Any = _function(self._backend, formula)
         backward = _function(self._backend, f"backward_{formula}")
         if place is None:
             return _run_of(self._backend, name, function, backward)
@@ -297,7 +297,7 @@ def _gradients(
     inputs: tuple[Any, ...],
     named: dict[str, Any],
 ) -> Callable[[int], Any]:
-    """The gradient of the operand at a place, as the user's function says."""
+    """Returns a function that gives the gradient of the operand at a place, by the user's one."""
     what = getattr(backward, "__name__", "backward")
     values = (*inputs, *named.values())
     try:
@@ -321,12 +321,12 @@ def _gradients(
 
 
 def is_opaque(op: str) -> bool:
-    """Tells whether an op is that of a Lambda that is called, whose function has no name."""
+    """Tells whether an op calls the function of an opaque `Lambda`, which has no name."""
     return op in _opaque_ops
 
 
 def named(error: UnsupportedError) -> UnsupportedError:
-    """An error of emission that names a user's op, with the name that it is registered by."""
+    """Returns an error of emission with a user's op under the name that it is registered by."""
     match = _NO_FUNCTION.match(error.message)
     if match is None:
         return error
@@ -351,11 +351,11 @@ def named(error: UnsupportedError) -> UnsupportedError:
 
 
 def formula_of(op: str) -> str:
-    """The name that a user's op is registered by; of other ops their own."""
+    """Returns the name that a user's op is registered by; other ops keep their own."""
     match = _USER_OP.fullmatch(op)
     return op if match is None else match[1]
 
 
 def uses_primitives(source: str) -> bool:
-    """Whether emitted text calls a user's op."""
+    """Tells whether emitted text calls an op that a user or a backend's class implements."""
     return _ops_called.search(source) is not None

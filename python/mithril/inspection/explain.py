@@ -1,5 +1,5 @@
-"""What became of a model or of a submodel, read from the graphs of the stages of compiling and from
-what the engine says of its own choices."""
+"""Explanations of how models and submodels run, read from the graphs of the stages of compiling and
+from the engine's own report."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ExplainedStep:
 
 
 class Explanation:
-    """How a model runs: its steps in order; `print` it to read it."""
+    """The steps in which a model runs, in order; `print` it to read it."""
 
     def __init__(self, steps: list[ExplainedStep], note: str):
         self.steps = tuple(steps)
@@ -146,7 +146,7 @@ def _sentence(step: ExplainedStep) -> str:
 
 
 def _report(program: Any, given: Any, executable: Any) -> list | str:
-    """Of a planned program; a text if it cannot be told."""
+    """Returns the steps of a planned program; a text where they are not known."""
     forward = native(program.forward)
     shapes = input_shapes(program, given)
     if executable is not forward:  # it has further inputs, of the same open sizes
@@ -161,7 +161,7 @@ def _report(program: Any, given: Any, executable: Any) -> list | str:
 
 
 def _flat(report: list, depth: int) -> Iterator[ExplainedStep]:
-    """Steps in order, those that a step runs by itself after it."""
+    """Yields the steps in order, those inside a step right after it."""
     for kernel, members, shape, notes, inner in report:
         yield ExplainedStep(kernel or "host", tuple(members), tuple(shape), tuple(notes), depth)
         for region in inner:

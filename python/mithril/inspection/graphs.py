@@ -58,7 +58,7 @@ def dot(what: Any, path: Any = None) -> str:
 def explain(
     physical: Any, name: str | None = None, shapes: Mapping[str, Sequence[int]] | None = None
 ) -> list[str]:
-    """What became of a submodel: kept whole, decomposed, fused with what, or left out.
+    """Explains what became of a submodel: kept whole, decomposed, fused with what, or left out.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _compiled(what: str, physical: Any) -> Any:
 
 @public
 def profile() -> list[tuple[str, int, float, int]]:
-    """(kernel, count, seconds, bytes) of what ran so far, if MITHRIL_PROFILE is set."""
+    """Lists (kernel, count, seconds, bytes) of what ran so far, if MITHRIL_PROFILE is set."""
     return _core.profile_rows()
 
 

@@ -1,4 +1,4 @@
-"""What memory the programs of a compiled model take: `PhysicalModel.memory_plan`."""
+"""Plans of the memory that a compiled model's programs take: `PhysicalModel.memory_plan`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PARTS = ("inputs", "parameters", "optimizer", "constants", "outputs", "intermed
 
 @dataclass(frozen=True)
 class Contributor:
-    """What lies in memory while the most of it is in use."""
+    """An allocation that is in use when the most memory is."""
 
     bytes: int
     kernel: str  # of the step that writes it
@@ -50,11 +50,11 @@ class Contributor:
 
 @dataclass(frozen=True)
 class ProgramMemory:
-    """What one program takes at given sizes, in bytes.
+    """The memory that one program takes at given sizes, in bytes.
 
     `peak` is what it allocates for intermediate results: the arena, which rounds each of them up
-    to 64 bytes and may have holes, and what loops and branches take beside it. `live` of it is in
-    use when most is; `contributors` are what that is.
+    to 64 bytes and may have holes, and what loops and branches take beside it. `live` is the
+    most of it in use at once, and `contributors` lists what that is.
     """
 
     name: str  # "evaluate", "gradient", "step"
@@ -70,7 +70,7 @@ class ProgramMemory:
 
     @property
     def total(self) -> int:
-        """Everything that is there during a call, with what the caller holds."""
+        """The bytes in use during a call, with what the caller holds."""
         held = self.inputs + self.parameters + self.optimizer + self.constants
         return held + self.outputs + self.peak + self.scratch
 
@@ -114,7 +114,7 @@ class _Planned:
         return self.executable.memory(shapes, step)
 
     def held(self, raw: Mapping[str, Any]) -> dict[str, int]:
-        """Bytes of the inputs by what they are."""
+        """Returns the bytes of the inputs by role: inputs, parameters, optimizer."""
         out = {"inputs": 0, "parameters": 0, "optimizer": 0}
         for index, count in raw["inputs"].items():
             out[self._roles[index]] += count
@@ -134,7 +134,7 @@ class _Planned:
         )
 
     def formula(self, sizes: Mapping[str, int]) -> Formula | str:
-        """The formula, or why there is none."""
+        """Returns the formula, or a text that says why there is none."""
         if len(sizes) > _MOST_OPEN:
             return f"there are {len(sizes)} open sizes"
         sizes = {name: max(size, 2) for name, size in sizes.items()}  # one of 1 is broadcast
@@ -163,7 +163,7 @@ class _Planned:
         return [*held.values(), raw["constants"], raw["outputs"], raw["live"]]
 
     def _note(self, found: list[Polynomial], sizes: Mapping[str, int]) -> str:
-        """Where the formula holds: it is compared with plans at smaller and larger sizes."""
+        """Says where the formula holds, after comparing it with plans at other sizes."""
         right, wrong = [], []
         for name, size in sizes.items():
             for other in dict.fromkeys((1, max(size // 2, 1), 4 * size, 32 * size)):
@@ -183,7 +183,7 @@ class _Planned:
 
 
 class MemoryPlan:
-    """What memory a compiled model takes; made by `PhysicalModel.memory_plan`, read by `print`.
+    """The memory that a compiled model takes; made by `PhysicalModel.memory_plan`, read by `print`.
 
     `programs` has an entry for each way to run the model: "evaluate", "gradient" where it has
     trainable parameters, "step" where it was compiled with an optimizer. The figures of the last
@@ -202,7 +202,7 @@ class MemoryPlan:
 
     @property
     def main(self) -> ProgramMemory:
-        """The last of the programs."""
+        """The last of the programs, which takes the most."""
         return list(self.programs.values())[-1]
 
     peak = property(lambda self: self.main.peak, doc="Bytes allocated for intermediate results.")
@@ -213,7 +213,9 @@ class MemoryPlan:
     constants = property(lambda self: self.main.constants, doc="Bytes of what was folded.")
     outputs = property(lambda self: self.main.outputs, doc="Bytes of what a call returns.")
     scratch = property(lambda self: self.main.scratch, doc="Bytes that kernels work in.")
-    contributors = property(lambda self: self.main.contributors, doc="What is in use at the peak.")
+    contributors = property(
+        lambda self: self.main.contributors, doc="The values in use at the peak."
+    )
 
     @property
     def formula(self) -> Formula | None:
@@ -221,7 +223,7 @@ class MemoryPlan:
         return self.formula_of(self.main.name)
 
     def formula_of(self, program: str) -> Formula | None:
-        """The formula of one of the programs; `print` tells why there is none."""
+        """Returns the formula of a program or None; `print` tells why there is none."""
         found = self._formula(self._checked(program))
         return found if isinstance(found, Formula) else None
 
@@ -233,7 +235,7 @@ class MemoryPlan:
     def largest(
         self, size: str, memory: int | str, *, program: str | None = None, multiple_of: int = 1
     ) -> int:
-        """The largest value of an open size with which everything fits.
+        """Returns the largest value of an open size with which everything fits.
 
         Found by planning at sizes, the others as they are in this plan; nothing is run or
         allocated. It is taken for granted that memory grows with the size. The scratch memory of
@@ -333,7 +335,7 @@ def _line(part: str, count: int, formula: Polynomial | None) -> str:
 
 
 def _grown(fits: Callable[[int], bool], name: str, low: int) -> int:
-    """The largest number that fits, where `low` does."""
+    """Returns the largest number that fits, where `low` does."""
     while fits(2 * low):
         low *= 2
         if low >= _LARGEST:
@@ -342,7 +344,7 @@ def _grown(fits: Callable[[int], bool], name: str, low: int) -> int:
 
 
 def _shrunk(fits: Callable[[int], bool], high: int) -> int:
-    """The same where `high` does not fit; 0 where nothing does."""
+    """Returns the largest number that fits, where `high` does not; 0 where nothing does."""
     too_small = {0}
 
     def fits_or_is_too_small(count: int) -> bool:
@@ -400,7 +402,7 @@ def memory_plan(physical: Any, shapes: Any) -> MemoryPlan:
 
 
 def _check_solved(program: Program, shapes: Shapes, found: Shapes) -> None:
-    """Whether the open sizes that were found make the shapes that are known."""
+    """Raises unless the open sizes that were found make the shapes that are known."""
     for key, wanted, got in zip(program.inputs, shapes, found, strict=True):
         if any(a is not None and a != b for a, b in zip(wanted, got, strict=True)):
             raise ShapeError(

@@ -1,4 +1,4 @@
-"""What ran while somebody looked, with times and rates: `PhysicalModel.profile`."""
+"""Profiles of what runs in a block, with times and rates: `PhysicalModel.profile`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProfileRow:
 
     @property
     def of_peak(self) -> float | None:
-        """`rate` as a part of `peak`."""
+        """`rate` as a fraction of `peak`."""
         return self.rate / self.peak if self.rate and self.peak else None
 
 
@@ -86,7 +86,7 @@ class _Step:
         )
 
     def arguments(self, nanoseconds: int, peak: float | None) -> dict[str, Any]:
-        """For an event of a trace: flops in a nanosecond are Gflop in a second."""
+        """Returns the arguments of a trace event; flops per nanosecond are Gflop per second."""
         out: dict[str, Any] = {"path": self.path, "bytes": self.bytes, "threads": self.threads}
         if self.shape is not None:
             out["result"] = f"{self.dtype}{list(self.shape)}"
@@ -149,7 +149,7 @@ class Profile:
             write_text("profile: path", self._path, json.dumps(self.trace()))
 
     def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The method of this one model, which stands in the place of the class's meanwhile."""
+        """Wraps the method for this one model, in place of the class's, while it is profiled."""
         waits = not self._physical.backend.runs_plans
 
         @functools.wraps(function)
@@ -167,7 +167,7 @@ class Profile:
 
     @property
     def rows(self) -> list[ProfileRow]:
-        """What ran by kernel and path, the most expensive first."""
+        """Lists all that ran by kernel and path, the most expensive first."""
         groups: dict[tuple, list[ProfileRow]] = {}
         for step, peak in zip(self._steps, self._peaks, strict=True):
             row = step.row(peak)
@@ -176,11 +176,11 @@ class Profile:
 
     @property
     def calls(self) -> list[tuple[str, float]]:
-        """("evaluate", "gradient" or "step", seconds) of each call, in order of their ends."""
+        """Lists ("evaluate", "gradient" or "step", seconds) of each call in order of its end."""
         return [(call.name, 1e-9 * call.nanoseconds) for call in self._calls]
 
     def trace(self) -> dict[str, Any]:
-        """The events in the form that chrome://tracing and Perfetto read."""
+        """Returns the events in the form that chrome://tracing and Perfetto read."""
         pid = os.getpid()
         events = [
             self._event(pid, "call", call.name, call.thread, call.start, call.nanoseconds, {})
@@ -261,7 +261,7 @@ def _merged(rows: list[ProfileRow]) -> ProfileRow:
 
 
 def _wait(backend: Any, result: Any) -> None:
-    """Until the arrays of a result are there: frameworks may compute them later."""
+    """Waits until the arrays of a result are there: frameworks may compute them later."""
     for value in result.values() if isinstance(result, dict) else result:
         if isinstance(value, dict | tuple):
             _wait(backend, value)
@@ -277,7 +277,7 @@ def _peak(backend: Any, step: _Step) -> float | None:
 
 @functools.cache
 def _measured(pool: Any, threads: int, is_double: bool) -> float:
-    """Measured once for each number of threads and either type: about 5 ms."""
+    """Measures the peak once for each number of threads and either type: about 5 ms."""
     return _core.cpu_peak(pool, threads, is_double)
 
 

@@ -30,7 +30,7 @@ _ORDER = ("cpu", "torch", "jax", "mlx", "numpy")
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What `recommend_backend` has found; printed, it is a list of sentences.
+    """The result of `recommend_backend`; `print` it to read its reasons.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Recommendation:
     refused: dict[str, str]
 
     def make(self) -> Any:
-        """The backend itself."""
+        """Constructs the backend."""
         return get_backend(self.name, **self.options)
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ def _options(best: _Candidate, dtype: Any) -> dict[str, Any]:
 
 @dataclass
 class _Candidate:
-    """A backend and what it made of the model."""
+    """A backend, and the model compiled for it or the error."""
 
     name: str
     backend: Any = None
@@ -161,7 +161,7 @@ class _Candidate:
 
     @property
     def open_keys(self) -> list[str]:
-        """Data of which a size is not known."""
+        """Lists the data of which a size is not known."""
         shapes = self.physical.shapes
         return [
             key
@@ -172,7 +172,7 @@ class _Candidate:
 
 def _names(given: Any) -> list[str]:
     if given is None:
-        return sorted(registry._BUILT_IN, key=_place)
+        return sorted(registry.built_in_backends(), key=_place)
     what = "recommend_backend: backends"
     names = [checked_str(what, name) for name in checked_list(what, given, "a list of names")]
     if not names:

@@ -1,4 +1,4 @@
-"""What `compile(..., verbose=True)` tells: backend, keys, outputs and passes."""
+"""The report of `compile(..., verbose=True)`: backend, keys, outputs and passes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tell(physical: Any) -> None:
 
 
 def report(physical: Any) -> str:
-    """A table of the keys, and one of the passes with their times."""
+    """Returns a table of the keys, and one of the passes with their times."""
     compiled = compilation_of(physical).compiled
     rows = [row[:-1] for row in key_rows(physical, shapes=True, types=False)]
     lines = [f"compiled for {physical.backend!r}", *columns(rows)]

@@ -1,4 +1,4 @@
-"""What models say of themselves in a terminal and in a notebook."""
+"""Summaries of models for a terminal and for a notebook."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CELL = ' style="text-align:left"'
 
 
 def summary_flags(**flags: Any) -> dict[str, bool]:
-    """Which columns and rows a table has."""
+    """Checks the flags that choose the columns and rows of a table, and returns them."""
     return {name: checked_bool(f"summary: {name}", flag) for name, flag in flags.items()}
 
 
@@ -65,7 +65,7 @@ def model_summary(
 
 
 def _levels(node: Any, depth: int) -> list[Any]:
-    """The models that have tables, in their order: level by level."""
+    """Lists the models that have tables, level by level."""
     out = level = [node]
     for _ in range(depth):
         level = [part for at in level for part in at.submodels if part.op is None]
@@ -76,7 +76,7 @@ def _levels(node: Any, depth: int) -> list[Any]:
 
 
 def _with_parts(node: Any, blocks: list) -> list[tuple[str, Any, list]]:
-    """Each block with the submodel that it is of; the table of an op shows the op itself."""
+    """Pairs each block with its submodel; the table of an op shows the op itself."""
     parts = dict(zip(node.submodel_names, node.submodels, strict=True))
     return [(name, parts.get(name, node), keys) for name, keys in blocks]
 
@@ -96,12 +96,12 @@ def _key(node: Any, part: Any, row: tuple, shapes: list[list[str]] | None) -> _K
 
 
 def _size(shape: Sequence[str]) -> int:
-    """How many elements a shape has; -1 while it is open."""
+    """Returns the number of elements of a shape; -1 while it is open."""
     return math.prod(map(int, shape)) if all(size.isdigit() for size in shape) else -1
 
 
 def _is_parameter(node: Any, part: Any, key: str) -> bool:
-    """Whether a key of a part is fed by a trainable input of the model."""
+    """Tells whether a trainable input of the model feeds a key of a part."""
     if not part.differentiable(key):
         return False
     wire = node.find_connection(part.connection(key))
@@ -149,7 +149,7 @@ def _cells(name: str, rows: list[_Key], widths: list[int]) -> list[list[str]]:
 
 
 def _aligned(shape: list[str], widths: list[int]) -> str:
-    """Places of a shape stand below each other, to the right."""
+    """Formats a shape with its sizes right-aligned below those of other rows."""
     return f"[{', '.join(f'{size:>{width}}' for size, width in zip(shape, widths, strict=False))}]"
 
 
@@ -157,7 +157,7 @@ def _aligned(shape: list[str], widths: list[int]) -> str:
 
 
 def parameter_count(physical: Any) -> str:
-    """Elements of all trainable inputs; ">" before it where some sizes are open."""
+    """Counts the elements of all trainable inputs; ">" before it where some sizes are open."""
     sizes = key_facts_of(physical).sizes()
     shapes: list[Any] = [sizes[name] for name in physical.trainable_keys]
     known = [shape for shape in shapes if shape is not None and None not in shape]
@@ -166,7 +166,7 @@ def parameter_count(physical: Any) -> str:
 
 
 def info(physical: Any) -> list[tuple[str, str]]:
-    """(what, value) about the whole compiled model."""
+    """Lists (what, value) about the whole compiled model."""
     backend = physical.backend
     constants = [str(key) for key, _ in compilation_of(physical).options.constants]
     rows = [
@@ -242,7 +242,7 @@ def _part_of(physical: Any, model: Any) -> Any:
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines of text, their cells one below the other."""
+    """Formats rows as lines of text, their cells one below the other."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -306,7 +306,7 @@ def _picture(model: Any) -> str:
 
 
 def _count(node: Any) -> int:
-    """Submodels at all levels, as far as it matters here."""
+    """Counts submodels at all levels; stops once they are more than `MOST_BOXES`."""
     count, pending = 0, [node]
     while pending and count <= MOST_BOXES:
         inside = pending.pop().submodels

@@ -1,4 +1,4 @@
-"""`ml.tune`: which register tile products take on a device of OpenCL, as measured there."""
+"""`ml.tune`: measures the best tile of matrix products on a device of OpenCL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FEWEST = 3  # runs
 
 @dataclass(frozen=True)
 class Tuning:
-    """What `ml.tune` found.
+    """The result of `ml.tune`.
 
     device : its name, as `backend.device_info` has it
     tile : the fastest: rows, vectors in a row, bytes of a vector
@@ -96,7 +96,7 @@ def tune(backend: Any) -> Tuning:
 
 
 def _gflops(backend: Any) -> float:
-    """Of one product, the fastest of some runs."""
+    """Measures one product, in 10⁹ operations per second: the fastest of some runs."""
     model = Model()
     model |= MatrixMultiply()(left="a", right="b", output="y")
     shapes = {"a": [SIZE, SIZE], "b": [SIZE, SIZE]}

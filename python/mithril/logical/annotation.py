@@ -56,13 +56,13 @@ def tensor_class(cls: builtins.type[T]) -> builtins.type[T]:
 
 
 def type_of(annotation: Any) -> Annotation:
-    """What a type means to the engine; unions of tuples and lists at any nesting."""
+    """Converts an annotation to the engine's form; tuples and lists may be nested at any level."""
     kinds, containers = _parse(annotation, 0)
     return (kinds, tuple(containers)) if containers else kinds
 
 
 def kinds_of(annotation: Any) -> int:
-    """The bits of kinds that a type allows, whatever its containers hold."""
+    """Returns the bits of kinds that a type allows, whatever its containers hold."""
     return _parse(annotation, 0)[0]
 
 
@@ -99,7 +99,7 @@ def _parse(annotation: Any, depth: int) -> tuple[int, list[Container]]:
 
 
 def _union(members: list[tuple[int, list[Container]]]) -> tuple[int, list[Container]]:
-    """A bare `tuple` beside `tuple[int]` allows any tuple."""
+    """Joins the members of a union; a bare `tuple` beside `tuple[int]` allows any tuple."""
     kinds, containers = 0, []
     for bits, _ in members:
         kinds |= bits
@@ -115,7 +115,7 @@ def _kind(container: Container) -> int:
 
 
 def _containers(origin: Any, members: tuple, depth: int) -> list[Container]:
-    """`tuple[a, b]`, `tuple[a, ...]`, `list[a]`, and a sequence, which is a tuple or a list."""
+    """Parses `tuple[a, b]`, `tuple[a, ...]`, `list[a]`, and sequences, which are either."""
     fixed = origin is tuple and not (len(members) == 2 and members[1] is ...)
     if not fixed and len(members) > (2 if origin is tuple else 1):
         raise DTypeError(f"type: {shown(origin)} takes one type, got {len(members)}")

@@ -1,4 +1,4 @@
-"""What models take from Python: names, keys, configurations. Each refusal is a typed error."""
+"""Checked arguments of models: names, keys, configurations. Each refusal is a typed error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def model_name(name: Any) -> str:
 
 
 def key_of(what: str, key: Any) -> Any:
-    """What the engine takes for a key of a model: a name, or a wire."""
+    """Returns the engine's form of a key of a model: a name, or the wire of a connection."""
     if isinstance(key, Connection):
         if key._request is not None and key._request.made_wires is None:
             raise KeyNotFound(
@@ -28,7 +28,7 @@ def key_of(what: str, key: Any) -> Any:
 
 
 def pairs_of(what: str, config: Any, kwargs: dict[str, Any]) -> list[tuple[Any, Any]]:
-    """(key, what is said of it) of both ways to say it."""
+    """Returns (key, fact) pairs of a configuration given as a dictionary, as keywords, or both."""
     said = {**checked_mapping(f"{what}: config", config), **kwargs}
     return [(key_of(what, key), value) for key, value in said.items()]
 

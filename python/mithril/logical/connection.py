@@ -86,7 +86,7 @@ class Connection:
 
     @classmethod
     def _of(cls, wire: Any) -> Connection:
-        """The object of a wire of the engine."""
+        """Returns the object of a wire of the engine."""
         found = _known.get(wire.identity)
         if found is None:
             found = Connection.__new__(Connection)
@@ -97,7 +97,7 @@ class Connection:
         return found
 
     def _twin(self) -> Connection:
-        """Another key of which the same is said, before it is part of a model."""
+        """Makes another key with the same facts, which is not yet part of a model."""
         twin = Connection(interval=self.interval)
         twin._fields = self._fields or key_spec()
         twin._wire.set_spec(twin._fields)
@@ -215,7 +215,7 @@ class Connection:
     def __array_ufunc__(
         self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **more: Any
     ) -> Any:
-        """`array + connection` is ours; functions of NumPy cannot compute what is not there yet."""
+        """Builds the op of `array + connection`; functions of NumPy raise, for lack of values."""
         operator_ = _REFLECTED.get(ufunc.__name__) if method == "__call__" else None
         # `array += connection` gives the name another meaning, and leaves the array alone.
         in_place = out is None or (len(out) == 1 and out[0] is inputs[0])
@@ -452,7 +452,7 @@ class Edge:
     @property
     @public
     def edge_type(self) -> str | None:
-        """What the wire may carry, in words; None outside of a model."""
+        """The types that the wire may carry, in words; None outside of a model."""
         return self._asked("type")
 
     @property
@@ -466,7 +466,7 @@ ConnectionType = str | Connection | Tensor | int | float | bool | tuple | list |
 
 
 def connection_of(spec: tuple[Any, ...], interval: Any) -> Connection:
-    """A key that no model has taken in yet, of what its pickle has."""
+    """Restores, from its pickle, a key that no model has taken in yet."""
     connection = Connection(interval=interval)
     connection._fields = spec
     connection._wire.set_spec(spec)
@@ -474,7 +474,7 @@ def connection_of(spec: tuple[Any, ...], interval: Any) -> Connection:
 
 
 def as_argument(value: Any, used: Uses, what: str = "connection", depth: int = 0) -> Any:
-    """What the engine takes for a key; what it takes for good is noted in `used`."""
+    """Converts an argument for a key to the engine's form; `used` notes what it uses up."""
     if isinstance(value, Connection):
         request = value._request
         return value._wire if request is None else used.convert(request)[0]
@@ -505,8 +505,8 @@ def as_argument(value: Any, used: Uses, what: str = "connection", depth: int = 0
 
 
 def as_arguments(model: Any, connections: dict[str, Any], used: Uses) -> dict[str, Any]:
-    """What the engine takes for each key of a model that shall be wired. A value that is given here
-    counts, and not the default of the model's class."""
+    """Converts the arguments of `connect` to the engine's form. A value that is given here counts,
+    and not the default of the model's class."""
     said = {key: _value_of(value) for key, value in connections.items()}
     used.forget_defaults(model, {key: value for key, value in said.items() if value is not MISSING})
     return {
@@ -518,7 +518,7 @@ def as_arguments(model: Any, connections: dict[str, Any], used: Uses) -> dict[st
 
 
 def _value_of(argument: Any) -> Any:
-    """What an argument of `connect` says of the value; MISSING for wires and names."""
+    """Returns the value that an argument of `connect` states; MISSING for wires and names."""
     if isinstance(argument, Connection):
         return MISSING if argument._fields is None else argument._fields[1]
     if argument is NOT_GIVEN or isinstance(argument, (str, list)):
@@ -528,7 +528,7 @@ def _value_of(argument: Any) -> Any:
 
 
 def _may_be_value(value: Any) -> bool:
-    """Whether the engine can take it; `as_value` tells what is wrong with the rest."""
+    """Tells whether the engine can take a value; `as_value` says what is wrong with the rest."""
     plain = (bool, int, float, complex, str, slice, range, type(...), _core.TensorLiteral)
     return (
         isinstance(value, (*plain, builtins.type))
@@ -570,14 +570,14 @@ _REFLECTED = {
 
 
 def _function_here(name: str) -> str:
-    """What to write instead of a function of NumPy."""
+    """Says what to write instead of a function of NumPy."""
     if hasattr(Connection, name):
         return f"write x.{name}()"
     return member_here(name).partition(" is ")[2] or "layers of ml compute: ml.Tanh()(x)"
 
 
 def _known_length(connection: Connection) -> int | None:
-    """How many items a connection has, where that is known now."""
+    """Returns the number of items of a connection; None while it is not known."""
     tensor = connection._sized_by
     shape = _known_shape(connection if tensor is None else tensor)
     if shape is None:
@@ -588,7 +588,7 @@ def _known_length(connection: Connection) -> int | None:
 
 
 def _known_shape(connection: Connection) -> list | None:
-    """Sizes, None where unknown; None while the number of axes is not known."""
+    """Returns the sizes, None where unknown; None while the number of axes is not known."""
     node = connection._wire.model
     if node is not None:
         shapes = node.shapes([connection._wire])[0]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class KeyType(enum.IntEnum):
-    """What a wire is to a model, in the engine's order."""
+    """The role of a wire in a model, in the engine's order."""
 
     INPUT = 0
     LATENT_INPUT = 1
@@ -100,7 +100,7 @@ class Connections:
 
     @public
     def get_metadata(self, key: str | Connection) -> Edge:
-        """The wire of a key, through all levels of nesting."""
+        """Returns the wire of a key, through all levels of nesting."""
         found = key_of("get_metadata: key", key)
         wire = self._node.connection(found) if isinstance(found, str) else found
         return Connection._of(wire).metadata
@@ -109,7 +109,7 @@ class Connections:
 
     @public
     def get_con_by_metadata(self, edge: Edge) -> Connection | None:
-        """The connection of this model that an edge is visible as."""
+        """Returns the connection of this model that an edge is visible as, or None."""
         if not isinstance(edge, Edge):
             raise SignatureError(f"get_con_by_metadata: requires an edge, got {shown(edge)}")
         wire = self._node.find_connection(edge._connection._wire)
@@ -126,7 +126,7 @@ class Connections:
 
     @public
     def get_key_type(self, key: str | Connection) -> KeyType:
-        """Whether it is an input, an output, or neither."""
+        """Returns the role of a key in the model, such as `KeyType.INPUT`."""
         return KeyType(self._node.kind(key_of("get_key_type: key", key)))
 
     @public

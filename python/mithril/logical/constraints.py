@@ -17,7 +17,7 @@ _registered: dict[str, Callable[..., Any]] = {}
 
 
 class UpdateType(enum.Enum):
-    """What of a key may have changed."""
+    """The kinds of facts of a key that may have changed."""
 
     SHAPE = "shape"
     TYPE = "type"
@@ -25,7 +25,7 @@ class UpdateType(enum.Enum):
 
 
 class Updates:
-    """What a constraint has changed. The engine follows changes by itself, so it may stay empty."""
+    """The changes that a constraint made. It may stay empty: the engine follows them by itself."""
 
     @public
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Updates:
 
 
 class EdgeView:
-    """A key of a constraint, while its function runs: what is known, and setters that narrow it.
+    """A key of a constraint, while its function runs: known facts, and setters that narrow them.
 
     A setter that contradicts what is known raises, and the call that made the constraint run is
     taken back.
@@ -52,7 +52,7 @@ class EdgeView:
 
     @property
     def type(self) -> str:
-        """What the key may carry, in words, such as "float tensor or int"."""
+        """The types that the key may carry, in words, such as "float tensor or int"."""
         return self._edge.type
 
     @property
@@ -141,12 +141,12 @@ def _written_as(function: Callable[..., Any]) -> Any:
 
 @public
 def find(name: str) -> Callable[..., Any] | None:
-    """The registered constraint of that name."""
+    """Returns the registered constraint of that name, or None."""
     return _registered.get(checked_str("find: name", name))
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """The name under which it is registered, or ""."""
+    """Returns the name under which it is registered, or "" without one."""
     return next((name for name, known in _registered.items() if known is function), "")
 
 
@@ -156,7 +156,7 @@ def add(
     keys: list[Any],
     dependencies: list[Constraint],
 ) -> Constraint:
-    """What `Model.add_constraint` does once its arguments are checked."""
+    """Adds a constraint to a model; `Model.add_constraint` has checked the arguments."""
 
     after = [dependency._number for dependency in dependencies]
     number = model._node.add_constraint(_on_views(function), keys, after, name_of(function))
@@ -164,7 +164,7 @@ def add(
 
 
 def relation(name: str, keys: int) -> Callable[..., Any] | None:
-    """What a model that is read calls for the constraint of that name on so many keys."""
+    """Returns the function of the constraint that a model file names, for so many keys, or None."""
     import inspect
 
     function = find(name)
@@ -196,7 +196,7 @@ def update_types(given: Any) -> list[UpdateType]:
 
 @register
 def scalars(*edges: EdgeView) -> bool:
-    """Those of the keys that are tensors have no axes."""
+    """States that those of the keys that are tensors have no axes."""
     for edge in edges:
         if edge.is_tensor:
             edge.set_shape([])

@@ -75,7 +75,7 @@ class Editing:
         return copy
 
     def _own_attributes(self) -> dict[str, Any]:
-        """What the class of the model keeps beside wires and submodels."""
+        """Returns the attributes that the model's class keeps beside wires and submodels."""
         return {
             key: value
             for key, value in vars(self).items()

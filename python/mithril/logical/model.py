@@ -69,7 +69,7 @@ def create_node(outputs: Iterable, named: dict, name: str | None, class_name: st
 
 @public
 def define_unique_names(models: Iterable[Model]) -> dict[Model, str]:
-    """Names of models that stand side by side: as given, else after their classes."""
+    """Names models that stand side by side: as given, else after their classes."""
     models = checked_list("define_unique_names", models, "models")
     for model in models:
         checked_instance("define_unique_names", model, Model, "models")
@@ -127,7 +127,7 @@ class Model(Editing, Stating, Shortcuts):
 
     @property
     def _class_defaults(self) -> dict[str, Any]:
-        """Values of keys that count until another one is given."""
+        """The values of keys that count until another one is given."""
         return {}
 
     # --- composing ----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Model(Editing, Stating, Shortcuts):
         return self._extend(ExtendInfo(model, connections), canonical=False)
 
     def _extended_copy(self, other: Any, canonical: bool) -> Self:
-        """What `model + other` is: this model is left as it is."""
+        """Returns an extended copy, the result of `model + other`; this model is left as it is."""
         copy = self.clone()
         request = getattr(other, "_request", None)
         if request is None:
@@ -213,7 +213,7 @@ class Model(Editing, Stating, Shortcuts):
 
     @public
     def connect(self, /, **connections: Wire) -> ExtendInfo:
-        """What to wire the keys of this model to, for `|=` and `+=`."""
+        """Returns the model with wires for its keys, as `|=` and `+=` take it."""
         return ExtendInfo(self, connections)
 
     @public
@@ -360,7 +360,7 @@ class Model(Editing, Stating, Shortcuts):
     def solve(
         self, *keys: str | Connection, at_most: int = 64, steps: int = 100_000
     ) -> dict[str, list[int]]:
-        """Which sizes the open symbols of the shapes may have.
+        """Finds the sizes that the open symbols of the shapes may have.
 
         Parameters
         ----------
@@ -393,7 +393,7 @@ class Model(Editing, Stating, Shortcuts):
 
     @property
     def default_name(self) -> str:
-        """What an unnamed submodel of this class is called after."""
+        """The name that unnamed submodels of this class are called after."""
         return self._node.class_name
 
     @property
@@ -419,7 +419,7 @@ class Model(Editing, Stating, Shortcuts):
 
     @property
     def jittable(self) -> bool:
-        """Whether nothing in it turns a tensor's content into Python values."""
+        """Tells whether nothing in the model turns a tensor's content into Python values."""
         stack = [self._node]
         while stack:
             node = stack.pop()
@@ -495,7 +495,7 @@ class Model(Editing, Stating, Shortcuts):
 
 
 def _made(node: Any) -> Model:
-    """A new object of a node, of the class of its op."""
+    """Makes an object of a node, of the class of its op."""
     cls: type[Model] = Model if node.op is None else class_of_op(node.op)
     model = cls.__new__(cls)
     model._attach(node)

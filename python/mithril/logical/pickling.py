@@ -1,4 +1,4 @@
-"""What pickles of models are made of: a model's own JSON, and what its class gave it."""
+"""Pickles of models: a model's own JSON, and the attributes that its class gave it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mithril.logical.model import Model
 
 
 def model_parts(model: Model, own: dict[str, Any]) -> tuple[Any, ...]:
-    """`own` are the attributes that the model's class gave it."""
+    """Returns what a pickle holds; `own` are the attributes that the model's class gave it."""
     whole = model.clone() if model._node.is_submodel else model
     return model_of, (
         type(model),

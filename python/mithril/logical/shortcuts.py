@@ -1,4 +1,4 @@
-"""What `Model` offers of rooms above: tables, pictures, files and `model.compile`."""
+"""The methods of `Model` that use higher layers: tables, pictures, files and `model.compile`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Shortcuts:
 
     @public
     def why(self, key: str | Connection) -> str:
-        """What is known of a wire, and the chain of facts that this rests on, nearest first.
+        """Explains what is known of a wire by the chain of facts behind it, nearest first.
 
         Each line is a wire with its shape or kind, who said so, and the line of user code.
 

@@ -74,7 +74,7 @@ class Tensor(typing.Generic[Elements]):
 
     @property
     def type(self) -> str:
-        """What its elements may be, in words."""
+        """The types that its elements may have, in words."""
         kinds = self._kinds
         if kinds is None and self._literal is not None:
             kinds = element_kinds((_element_type(self._literal.dtype),))
@@ -82,12 +82,12 @@ class Tensor(typing.Generic[Elements]):
 
     @property
     def differentiable(self) -> bool | None:
-        """As given; a tensor with a value is not trained."""
+        """The flag as given; a tensor with a value is not trained unless it says so."""
         fixed = self._literal is not None and self._differentiable is None
         return False if fixed else self._differentiable
 
     def __getstate__(self) -> dict[str, Any]:
-        """A copy is another tensor, which may be used once."""
+        """Returns the state of a copy, which is another tensor and may be used once."""
         return {**vars(self), "_used": False}
 
     def _spec(self, name: str = "") -> tuple:
@@ -109,7 +109,7 @@ def _packed(shape: list[int], format: str, transposed: bool, data: bytes) -> _co
 
 
 def _literal_parts(literal: _core.TensorLiteral) -> tuple[Any, ...]:
-    """What pickles and copies of a literal are made of."""
+    """Returns the function and the arguments that pickles and copies remake a literal with."""
     if literal.packed is not None:
         return _packed, (list(literal.shape), *literal.packed)
     data = b"" if literal.constant else literal.bytes
@@ -120,7 +120,7 @@ copyreg.pickle(_core.TensorLiteral, _literal_parts)
 
 
 def _element_type(dtype: Any) -> type:
-    """int, float or bool, whichever the element type of a literal is a width of."""
+    """Returns int, float or bool, whichever the element type of a literal is a width of."""
     name = str(dtype)
     return float if "float" in name else int if "int" in name else bool
 
@@ -170,7 +170,7 @@ def array_literal(value: Any, what: str = "tensor"):
 
 
 def narrowed(array: Any, dtype: Dtype, what: str) -> Any:
-    """A NumPy array of floats in a type; other arrays as they are."""
+    """Casts a NumPy array of floats to a type; returns other arrays as they are."""
     from mithril.base.numpy import np
 
     found = dtype_of(what, array.dtype)

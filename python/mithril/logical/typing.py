@@ -1,4 +1,4 @@
-"""What keys, arguments and data may be, for type checkers; the stubs of layers are made of it."""
+"""Types of keys, arguments and data, for type checkers; the stubs of layers are made of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 
 class Array(Protocol):
-    """What becomes a NumPy array: arrays of NumPy, PyTorch, JAX and MLX."""
+    """An array that NumPy can convert: of NumPy, PyTorch, JAX or MLX."""
 
     @property
     def shape(self) -> Any: ...

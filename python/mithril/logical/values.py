@@ -1,4 +1,4 @@
-"""What is said of keys, as the engine reads it: values, specs, `Tensor`s that are used once."""
+"""Facts of keys in the engine's form: values, specs, `Tensor`s that are used once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def key_spec(
     interval: Any = None,
     what: str = "value",
 ) -> tuple:
-    """The tuple that the engine reads (csrc/bindings/model_arguments.h)."""
+    """Returns the facts as the tuple that the engine reads (csrc/bindings/model_arguments.h)."""
     kinds = None if type is None else type_of(type)
     ends = None if interval is None else _ends(interval)
     if isinstance(value, Tensor):
@@ -56,7 +56,7 @@ def key_spec(
 
 
 def _ends(interval: Any) -> tuple:
-    """(low, high) as numbers or None."""
+    """Returns (low, high) of an interval, each a number or None."""
     is_pair = isinstance(interval, (tuple, list)) and len(interval) == 2
     if not is_pair or not all(end is None or _is_real(end) for end in interval):
         raise ArgumentError(f"IOKey: interval requires (low, high), got {shown(interval)}")
@@ -75,20 +75,20 @@ def _is_number(value: Any) -> bool:
 
 
 def _constant_or_value(value: Any, what: str) -> Any:
-    """A `Constant` stands for a number of the backend's precision: a scalar tensor."""
+    """Converts a value; a `Constant` becomes a scalar tensor of the backend's precision."""
     return as_literal(value) if isinstance(value, Constant) else as_value(value, what)
 
 
 def lacks_value(value: Any) -> bool:
-    """Whether it is a `Tensor` without a value, or a list or tuple with one in it."""
+    """Tells whether it is a `Tensor` without a value, or a list or tuple with one in it."""
     if isinstance(value, (list, tuple)):
         return any(isinstance(item, Tensor) and item._literal is None for item in value)
     return isinstance(value, Tensor) and value._literal is None
 
 
 def value_spec(value: Any, used: Uses, what: str) -> tuple:
-    """What a value says of a key: a `Tensor` without one says its type, shape and
-    differentiability; a list of such, those of its items."""
+    """Returns the facts that a value states of a key: a `Tensor` without one states its type, shape
+    and differentiability; a list of such, those of its items."""
     if isinstance(value, (list, tuple)) and lacks_value(value):
         return _items_spec([used.take(item) for item in value], isinstance(value, list), what)
     return key_spec(value=used.take(value), what=what)
@@ -126,8 +126,8 @@ def _may_have(node: Any, key: str, value: Any) -> bool:
 
 
 class Uses:
-    """What a call takes for good if it succeeds, and gives back if it does not: `Tensor`s, which
-    are used once, and calls of models, which become connections."""
+    """Tracks what a call uses up if it succeeds, and frees it if it fails: `Tensor`s, which are
+    used once, and calls of models, which become connections."""
 
     def __init__(self) -> None:
         self._tensors: list[Tensor] = []
@@ -135,7 +135,7 @@ class Uses:
         self._forgotten: list[tuple[Any, str, Any]] = []  # node, key, its default
 
     def take(self, value: Any) -> Any:
-        """The value itself; a `Tensor` must be free."""
+        """Notes the use of a `Tensor`, which must be free; returns the value itself."""
         if isinstance(value, Tensor):
             if value._used or any(other is value for other in self._tensors):
                 raise ArgumentError("tensor: one Tensor object may be used in one place only")
@@ -143,7 +143,7 @@ class Uses:
         return value
 
     def forget_defaults(self, model: Any, values: dict[str, Any]) -> None:
-        """Takes defaults of the model's class from keys that get a value which they may have."""
+        """Clears defaults of the model's class on keys that get a value which they may have."""
         node, defaults = model._node, model._class_defaults if values else {}
         for key in defaults.keys() & values.keys():
             if not node.is_submodel and node.is_valued(key) and _may_have(node, key, values[key]):
@@ -151,7 +151,7 @@ class Uses:
                 self._forgotten.append((node, key, defaults[key]))
 
     def convert(self, request: Any) -> list:
-        """The wires of a request (mithril.logical.calls), made now if they were not."""
+        """Returns the wires of a request (mithril.logical.calls), made now if they were not."""
         if request.made_wires is None:
             request.make_wires(self)
             self._requests.append(request)
@@ -170,7 +170,7 @@ class Uses:
 
 
 def as_value(value: Any, what: str = "value", depth: int = 0) -> Any:
-    """What the engine takes as a value: tensors as literals, constants as numbers."""
+    """Converts a value to the engine's form: tensors to literals, constants to their names."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, int) and not isinstance(value, Constant):

@@ -1,4 +1,4 @@
-"""What whole models are composed of: chains of parts, and attention between wires."""
+"""Building blocks of whole models: chains of parts, and attention between wires."""
 
 from __future__ import annotations
 

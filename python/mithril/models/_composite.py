@@ -1,4 +1,4 @@
-"""What the classes share that compose a model of others in their constructor."""
+"""The base of classes that compose a model of others in their constructor."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Composite(Model):
     _arguments: dict[str, Any] = {}
 
     def _compose(self, name: str | None, arguments: dict[str, Any], /, **keys: Any) -> _Composing:
-        """Starts the model; `with` it, the keys by name, each said of it what it was given.
+        """Starts the model; a `with` block gets the keys by name, each with the value it was given.
 
         `arguments` are those of the constructor that no key is named after; `init` among them is
         what `set_initializers` takes.
@@ -38,14 +38,14 @@ class Composite(Model):
 
     @public
     def set_shapes(self, config: ByKey = None, /, **kwargs: Any) -> None:
-        """States shapes. What the constructor calls sizes stays with it: they show as u1, u2 …"""
+        """States shapes. Names of sizes in the constructor are its own: they show as u1, u2 …"""
         pairs = pairs_of("set_shapes", config, kwargs)
         if not self.is_frozen:
             pairs = [(key, [_own_name(item) for item in shape]) for key, shape in pairs]
         self._node.set_shapes(pairs)
 
     def _set_open_cins(self, *keys: str) -> None:
-        """Canonical inputs, but for keys that were given a value."""
+        """Makes these keys the canonical inputs, but for those that were given a value."""
         self.set_cin(*(key for key in keys if not self._node.is_valued(key)))
 
     @property
@@ -72,7 +72,7 @@ def _own_name(item: Any) -> Any:
 
 
 class _Composing:
-    """The time of a constructor: `Tensor`s that it was given are taken if it succeeds."""
+    """The `with` block of a constructor: `Tensor`s that it was given are taken if it succeeds."""
 
     def __init__(self, model: Composite, keys: dict[str, Any]):
         self._model = model
@@ -105,7 +105,7 @@ class _Composing:
 
 
 def require_model(what: str, value: Any, example: str) -> Model:
-    """A model, as an object: a class is a slip that is easy to make."""
+    """Returns a model, and raises for anything else, such as a class instead of an object of it."""
     if isinstance(value, Model):
         return value
     hint = f"make one: {value.__name__}()" if isinstance(value, type) else f"such as {example}"

@@ -204,7 +204,7 @@ class MultiHeadAttention(Composite):
         self |= layer.connect(**wires, **({} if bias is None else {"bias": bias}))
 
     def _cached(self, cache: str, new: Any) -> Connection:
-        """What the cache is after this call."""
+        """Appends keys or values to a cache and returns the cache after this call."""
         self |= models.UpdateCache().connect(
             cache=cache, input=new, offset="length", output=f"new_{cache}"
         )

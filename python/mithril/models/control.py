@@ -38,7 +38,7 @@ class _Mark(OperatorModel):
 
 
 class Scan(Composite):
-    """A loop over the places of an axis: what a step makes of its state is the next one's.
+    """A loop over the places of an axis: each step passes its state on to the next one.
 
     As `jax.lax.scan`, with keys for pytrees: one op, however long the sequence is. Gradients of any
     order exist; memory grows by the carries of each step. A step has no random numbers, no running
@@ -235,7 +235,7 @@ class _Loop:
             self._moved(stacked, first=False, to=kept)
 
     def _moved(self, wire: Any, first: bool, to: str | None = None) -> Any:
-        """The wire with the axis of places in front, or where it was: neighbours exchanged."""
+        """Moves the axis of places to the front, or back to its place, by swapping neighbours."""
         order = range(self._axis, 0, -1) if first else range(1, self._axis + 1)
         for at in order:
             last = to is not None and at == self._axis
@@ -247,7 +247,7 @@ class _Loop:
 
 
 class While(Composite):
-    """A loop as long as a condition holds: what a step makes of its state is the next one's.
+    """A loop as long as a condition holds: each step passes its state on to the next one.
 
     As `jax.lax.while_loop`, with keys for pytrees: one op, and the number of steps follows from the
     data. A loop whose condition does not hold at first hands on what it started from. There is no
@@ -418,13 +418,13 @@ class Cond(Composite):
 
 
 def outputs_of(model: Any) -> list[str]:
-    """What it exposes, else its canonical outputs."""
+    """Lists the outputs that a model exposes, else its canonical outputs."""
     node = model._node
     return list(node.output_keys or [wire.key_name for wire in node.couts])
 
 
 def open_inputs(model: Any) -> list[str]:
-    """Inputs that have a name and no value."""
+    """Lists the inputs that have a name and no value."""
     node = model._node
     return [k for k in node.input_keys if not k.startswith("$") and not node.is_valued(k)]
 
@@ -440,7 +440,7 @@ def refuse_doubles(what: str, where: str, keys: list[str], hint: str) -> None:
 
 
 def _of(model: Any, wires: dict[str, Any]) -> dict[str, Any]:
-    """The wires that are inputs of the model."""
+    """Returns the wires that are inputs of the model."""
     return {key: wires[key] for key in open_inputs(model) if key in wires}
 
 

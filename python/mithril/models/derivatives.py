@@ -113,7 +113,7 @@ class _Parts:
         self.wrt = [(label, self._wire(key)) for label, key in labels]
 
     def _wire(self, key: str) -> Connection:
-        """A key of the copy as a wire of the model that is made."""
+        """Returns the wire of a key of the copy in the model that is made."""
         wire = self._inner._node.connection(key)
         return Connection._of(self.made._node.find_connection(wire) or wire)
 
@@ -140,7 +140,7 @@ class _Parts:
         return [self._key(key, "wrt") for key in given]
 
     def _key(self, given: Any, argument: str) -> tuple[str, str]:
-        """What results are called after, and the key, for a key, path or connection."""
+        """Returns the name for results and the key, for a key, path or connection."""
         what = f"{self._what}: {argument}"
         if isinstance(given, Connection):
             wire = given._wire
@@ -167,7 +167,7 @@ class _Parts:
         return label, self._external(wire, label)
 
     def _external(self, wire: Any, label: str) -> str:
-        """The key of a wire, which becomes an output of the copy where it is inside."""
+        """Returns the key of a wire, after making it an output of the copy where it is inside."""
         key: str = wire.key_name
         node = self._inner._node
         if key in node.external_keys:
@@ -184,7 +184,7 @@ class _Parts:
 
     @staticmethod
     def _free(node: Any, name: str) -> str:
-        """The name, or one like it that no wire has."""
+        """Returns the name, or one like it that no wire has."""
         while node.find_connection(name) is not None:
             name = f"_{name}"
         return name

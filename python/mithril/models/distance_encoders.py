@@ -169,7 +169,7 @@ class MDSCore(Composite):
 
 
 class TsnePJoint(Composite):
-    """How near each pair of points is, with as many neighbours for each as the perplexity says.
+    """The joint probabilities of t-SNE: how near each pair of points is, for a given perplexity.
 
     ``(p_j|i + p_i|j) / 2 n`` with p_j|i proportional to exp(−β_i d_ij²), the diagonal left out, and
     β_i such that the entropy of row i is the logarithm of the perplexity (van der Maaten and
@@ -256,7 +256,7 @@ def _weights(distances: Any, apart: Any, octave: Any) -> Any:
 
 
 def _entropy(distances: Any, apart: Any, octave: Any) -> Any:
-    """Of each row's weights, in nats: ln Σ w + β Σ w d² / Σ w."""
+    """Computes the entropy of each row's weights, in nats: ln Σ w + β Σ w d² / Σ w."""
     weights = _weights(distances, apart, octave)
     total = weights.sum(axis=1, keepdim=True)
     mean = (weights * distances).sum(axis=1, keepdim=True) / total

@@ -58,7 +58,7 @@ class _Pattern(Composite):
         return {}
 
     def _check(self, left: Side, right: Side) -> None:
-        """That the sides fit each other."""
+        """Raises unless the sides fit each other."""
 
     def _arrange(self, axes: _Axes, order: list[str]) -> None:
         """Makes the axes those of the result, in their order."""
@@ -302,7 +302,7 @@ class _Axes:
         self.wire = wire if is_plain else self._reshaped(wire, len(groups), self._sizes(self.order))
 
     def _reshaped(self, wire: Any, count: int, sizes: tuple[Any, ...]) -> Any:
-        """With these sizes instead of those of the `count` axes that have names."""
+        """Reshapes the last `count` axes, those that have names, to these sizes."""
         if not self.is_open:
             return wire.reshape(sizes)
         rest = wire.shape[:-count] if count else wire.shape
@@ -468,7 +468,7 @@ def _check_sizes(what: str, left: Side, right: Side, known: dict[str, int]) -> N
 
 
 def _template(side: Side, known: dict[str, int]) -> list[Any]:
-    """What a side says of a shape: its rank, and the sizes that are known."""
+    """Returns what is known of the shape of a side: its rank, and sizes or None."""
     return [
         math.prod(known[axis] for axis in group) if all(axis in known for axis in group) else None
         for group in side
@@ -511,7 +511,7 @@ def _operands(equation: str) -> tuple[list[list[str]], list[str]]:
 
 
 def _stated(names: list[str], operands: list[list[str]], result: list[str]) -> dict[str, list[Any]]:
-    """What an equation says of shapes: one "..." stays, several broadcast."""
+    """Returns the shapes that an equation states: one "..." stays, several broadcast."""
     several = sum(_REST in axes for axes in operands) > 1
     out = {}
     for key, axes in zip([*names, "output"], [*operands, result], strict=True):

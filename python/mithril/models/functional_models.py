@@ -98,7 +98,7 @@ def _replace(bound: inspect.BoundArguments, signature: inspect.Signature, wired:
 
 
 def results_of(name: str, result: Any) -> list[Connection]:
-    """What a function gave, as connections; a typed error for anything else."""
+    """Returns the results of a function as connections; raises for anything else."""
     results = list(result) if isinstance(result, tuple | list) else [result]
     bad = [r for r in results if not isinstance(r, Connection)]
     if bad or not results:

@@ -263,7 +263,7 @@ class _Loop:
         )
 
     def _embedded_places(self) -> list[int]:
-        """Of models with a table of places, which is called wpe as in GPT-2."""
+        """Returns the sizes of position embeddings, which are called wpe as in GPT-2."""
         keys = [key for key in self._pm._compilation.keys if f".{key.path}".endswith(".wpe.weight")]
         shapes = self._pm.get_shapes() if keys else {}
         return [size for key in keys for size in shapes[key.name][:1] if isinstance(size, int)]
@@ -285,7 +285,7 @@ class _Loop:
                 all_tokens = np.concatenate([all_tokens, new], 1)
 
     def _logits(self, tokens: np.ndarray) -> np.ndarray:
-        """Float64 [b, vocabulary], of what follows the last of the tokens."""
+        """Returns the logits of what follows the last of the tokens, float64 [b, vocabulary]."""
         import numpy as np
 
         data = {**self._data, self._input: tokens}

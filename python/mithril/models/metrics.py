@@ -1,4 +1,4 @@
-"""How well predicted classes meet the true ones: accuracy, precision, recall, F1, AUC.
+"""Metrics of classification: accuracy, precision, recall, F1, AUC.
 
 Classes are integers from 0, or rows with one score for each class. Nothing here has a gradient.
 """
@@ -260,7 +260,7 @@ def _averaging(model: Composite, average: Any, n_classes: Any) -> dict[str, Any]
 
 
 def _at_least_1(count: Any) -> Any:
-    """What a count of hits, which is 0 then, too, is divided by."""
+    """Returns the count, by which hits are divided; 1 where it is 0, as hits are 0 then, too."""
     return models.Maximum()(count, models.Tensor(1))
 
 

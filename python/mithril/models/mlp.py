@@ -160,7 +160,7 @@ class MLP(Composite):
 
 
 def _stems(templates: Any) -> dict[str, str]:
-    """How the parameters of layers are called, without their numbers."""
+    """Returns the names of layers' parameters without their numbers, by "weight" and "bias"."""
     stems = {"weight": "weight", "bias": "bias"}
     given = checked_mapping("MLP: input_name_templates", templates)
     unknown = [key for key in given if key not in stems]
@@ -179,7 +179,7 @@ def _stems(templates: Any) -> dict[str, str]:
 def _check_layers(
     activations: list, dimensions: list, stems: dict[str, str], given: dict[str, Any]
 ) -> list[str]:
-    """The names of the parameters, if all that the constructor was given fits together."""
+    """Returns the names of the parameters, if all that the constructor was given fits together."""
     if len(activations) != len(dimensions):
         raise OptionError(
             f"MLP: requires one activation for each dimension, got {len(activations)} activations"

@@ -1,4 +1,4 @@
-"""What pooling layers have in common, to derive further ones from."""
+"""Base classes of pooling layers, to derive further ones from."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Pool(Composite, metaclass=abc.ABCMeta):
             self._set_open_cins("input")
 
     def _windows(self, keys: dict[str, Connection]) -> dict[str, Connection]:
-        """kernel_size, stride, padding and dilation as the pool model takes them."""
+        """Returns kernel_size, stride, padding and dilation as the pool model takes them."""
         raise NotImplementedError
 
     def _converted(self, converter: Any, **inputs: Connection) -> Connection:

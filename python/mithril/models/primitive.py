@@ -89,7 +89,8 @@ class PrimitiveModel(OperatorModel):
 
     @public
     def connect(self, /, *args: Any, **connections: Any) -> ExtendInfo:
-        """What to wire the keys to; by position in the order of their declaration."""
+        """Returns the model with wires for its keys; positional ones in the order of
+        declaration."""
         order = [*self._node.connect_order, _OUTPUT]
         if len(args) > len(order):
             raise SignatureError(f"{self!r}: takes at most {len(order)} keys, got {len(args)}")
@@ -166,7 +167,7 @@ class Activation(PrimitiveModel):
         super().__init__(formula, name=name, input=given, **kwargs, output=elements)
 
     def _be(self, cls: Any, formula: str, name: str | None, values: dict[str, Any]) -> None:
-        """The op that the class makes, under this class's name."""
+        """Makes this model the op of that class, under its own class's name."""
         known = [*cls._connect_order, *cls._attrs]
         odd = [key for key in values if key not in known]
         if odd:
@@ -194,7 +195,7 @@ def _fields(fields: tuple) -> tuple:
 
 
 def _says_more(key: str, fields: tuple) -> bool:
-    """Whether a key has a value or a differentiability, which are the model's and not the op's."""
+    """Tells whether a key has a value or a differentiability: the model's facts, not the op's."""
     return fields[1] is not MISSING or fields[5] is not None
 
 

@@ -20,7 +20,7 @@ from mithril.types import NOT_GIVEN, TBD
 
 
 class RNN(Composite):
-    """What recurrent networks share: a cell, of which each step has a copy.
+    """The base of recurrent networks: a cell, of which each step has a copy.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class RNN(Composite):
         self._arguments = {"cell_type": _checked(what, cell)}
 
     def _values(self, keys: list[str], given: dict[str, Any]) -> dict[str, Any]:
-        """What the constructor was told of each key."""
+        """Returns the value that the constructor was given for each key, else TBD."""
         unknown = [key for key in given if key not in keys]
         if unknown:
             raise SignatureError(
@@ -67,7 +67,7 @@ class RNN(Composite):
     def _step(
         self, at: int, keys: dict[str, Connection], before: dict[str, Connection], input: Any
     ) -> dict[str, Connection]:
-        """One more step; returns its outputs. `before` are those of the step before it."""
+        """Adds a step and returns its outputs. `before` are those of the step before it."""
         cell = self.cell_type
         copy = cell.clone(None if cell.name is None else f"{cell.name}_{at}")
         wires: dict[str, Any] = {"input": input, **{key: keys[key] for key in cell.shared_keys}}

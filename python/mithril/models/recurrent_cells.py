@@ -20,7 +20,7 @@ from mithril.types import NOT_GIVEN, TBD
 
 
 class Cell(Composite):
-    """What a model says to be a step of a recurrent network; derive from it.
+    """The base of models that are a step of a recurrent network; derive from it.
 
     Attributes
     ----------

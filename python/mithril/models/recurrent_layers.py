@@ -23,7 +23,7 @@ from mithril.types import TBD
 
 
 class _Recurrent(Composite):
-    """What the layers share: directions, layers one on another, masks and states."""
+    """The base of recurrent layers: directions, stacked layers, masks and states."""
 
     _gates = 1
     _states: tuple[str, ...] = ("hidden",)

@@ -1,4 +1,4 @@
-"""What `TrainModel.add_regularization` adds to a loss: numbers that grow with the weights."""
+"""Regularizers for `TrainModel.add_regularization`: numbers that grow with the weights."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ def _not_recorded(function: Any, error: Exception, message: str) -> TraceError:
 
 
 def _trace(function: Any, inputs: list[Connection]) -> dict[str, Connection]:
-    """What the function does with connections, by the names of its results."""
+    """Calls the function with connections; returns its results by name."""
     try:
         results = results_of("Lambda's function", function(*inputs))
     except MithrilError as error:

@@ -54,8 +54,8 @@ def _is_wide_jax(array: Any) -> bool:
 
 
 def _at_full_width(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of dictionaries of arrays during whose calls JAX, too, computes in 64 bits where one
-    of them has as many: else it would give 32."""
+    """Wraps a method of dictionaries of arrays so that JAX, too, computes in 64 bits where one of
+    them has as many: else it would give 32."""
 
     @functools.wraps(method)
     def call(self: Any, *dictionaries: Any, **named: Any) -> Any:
@@ -69,20 +69,20 @@ def _at_full_width(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _count(steps: Any) -> Any:
-    """The number of steps; NumPy's, as files give it, would make NumPy's arrays of others."""
+    """Converts a number of steps from NumPy's, which would make NumPy arrays of other arrays."""
     return int(steps) if type(steps).__module__ == "numpy" else steps
 
 
 @functools.cache
 def _wider(dtype: Any) -> Any:
-    """float32 as the library of `dtype` names it, of halves; else None."""
+    """Returns the library's float32 for its float16 or bfloat16; else None."""
     if not str(dtype).endswith("float16"):
         return None
     return getattr(sys.modules.get(type(dtype).__module__), "float32", "float32")
 
 
 def _in_float32(array: Any) -> Any:
-    """The array, of halves in float32."""
+    """Casts float16 and bfloat16 to float32; returns other arrays as they are."""
     wider = _wider(array.dtype)
     if wider is None:
         return array
@@ -91,7 +91,7 @@ def _in_float32(array: Any) -> Any:
 
 @functools.cache
 def _scales(kind: type) -> bool:
-    """Whether arrays of a class have PyTorch's `sub`."""
+    """Tells whether arrays of a class have PyTorch's `sub`, which takes a factor."""
     return hasattr(kind, "addcmul")
 
 
@@ -103,13 +103,13 @@ def _clamped(x: Any, low: Any, high: Any) -> Any:
 
 
 def _norm(arrays: Iterable[Any]) -> Any:
-    """The Euclidean norm of all elements of all arrays; of halves in float32."""
+    """Computes the Euclidean norm of all elements; in float32 for float16 and bfloat16."""
     wide = [_in_float32(x) for x in arrays]
     return sum((x * x).sum() for x in wide) ** 0.5
 
 
 def _minus(p: Any, rate: Any, direction: Any) -> Any:
-    """p − rate · direction, by PyTorch's one function of them where it can."""
+    """Computes p − rate · direction, by PyTorch's one function of them where it can."""
     if isinstance(rate, (int, float)) and _scales(p.__class__):
         return p.sub(direction, alpha=rate)
     return p - rate * direction
@@ -167,7 +167,7 @@ def _fraction(name: str, value: Any) -> Any:
 
 
 class Optimizer:
-    """What all optimizers share; `slots` are the arrays that they keep for each parameter.
+    """The base of all optimizers; `slots` names the arrays that they keep for each parameter.
 
     Each number is an attribute that may be set between steps; it is checked as the constructor
     does, and an error leaves the old one.
@@ -238,11 +238,11 @@ class Optimizer:
             raise UnknownNameError(title + (near or suggestion(name, members)))
 
     def _numbers(self) -> dict[str, Any]:
-        """Everything but the rate, which may change from step to step."""
+        """Returns all numbers but the rate, which may change from step to step."""
         return {name: value for name, value in vars(self).items() if name != "lr"}
 
     def _attributes(self) -> dict[str, Any]:
-        """Those of `op`, which does not clip."""
+        """Returns the attributes of `op`, which does not clip."""
         return {n: v for n, v in self._numbers().items() if n not in ("clip_norm", "clip_value")}
 
     @property
@@ -251,7 +251,7 @@ class Optimizer:
         return numbers.get("clip_norm") is not None or numbers.get("clip_value") is not None
 
     def _clipped(self, gradients: Iterable[Any]) -> list[Any]:
-        """The gradients of one step, cut off and scaled as the optimizer was told."""
+        """Returns the gradients of one step, cut off and scaled as the optimizer was told."""
         out = list(gradients)
         if not self._clips or not out:
             return out
@@ -266,8 +266,8 @@ class Optimizer:
     @_at_full_width
     @public
     def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The first state: counters, and zeros shaped like the parameters and in their dtype; in
-        float32 of float16 and bfloat16."""
+        """Returns the first state: counters, and zeros shaped like the parameters and in their
+        dtype; in float32 for float16 and bfloat16."""
         arrays = {n: _in_float32(p) for n, p in _arrays("init: params", params).items()}
         state: dict[str, Any] = {"step": 0}
         return state | {slot: {n: p * 0 for n, p in arrays.items()} for slot in self.slots}
@@ -277,7 +277,7 @@ class Optimizer:
     def update(
         self, params: Mapping[str, Any], gradients: Mapping[str, Any], state: Mapping[str, Any]
     ) -> tuple[Arrays, dict[str, Any]]:
-        """(new parameters, new state); parameters without a gradient stay as they are.
+        """Returns (new parameters, new state); parameters without a gradient stay as they are.
 
         Raises
         ------
@@ -307,7 +307,7 @@ class Optimizer:
         return new_params, {"step": step, **new_slots}
 
     def _stepped(self, p: Any, g: Any, kept: Iterable[Any], factors: tuple) -> tuple[Any, list]:
-        """The new parameter in its dtype and what is kept; of halves computed in float32."""
+        """Returns the new parameter in its dtype and new slots; 16-bit floats via float32."""
         wide = _in_float32(p)
         if wide is not p:
             g, kept = _in_float32(g), [_in_float32(x) for x in kept]
@@ -315,7 +315,7 @@ class Optimizer:
         return _like(updated, p), [_like(x, wide) for x in now]
 
     def _factors(self, step: Any) -> tuple:
-        """What in a step depends on its number alone."""
+        """Returns the factors of a step that depend on its number alone, as Adam's."""
         return ()
 
     def _apply(self, p: Any, g: Any, kept: tuple, factors: tuple) -> tuple[Any, tuple]:

@@ -81,7 +81,7 @@ class Binding(Face):
         *,
         state: Mapping[str, Any] | None = None,
     ) -> Any:
-        """How far weights in few bits are off, and the outputs with them, beside float32; print it.
+        """Measures how far quantized weights and outputs differ from float32; `print` the report.
 
         Parameters
         ----------
@@ -127,12 +127,12 @@ class Binding(Face):
 
 
 def _made(physical: Any, options: CompileOptions) -> PhysicalModel:
-    """The same model by other options."""
+    """Makes the same model with other options."""
     return type(physical)(physical._compilation.snapshot, options)
 
 
 def _bound_options(compilation: Compilation, params: Mapping[str, Any]) -> CompileOptions:
-    """The options with parameters among the constants."""
+    """Returns the options with parameters among the constants."""
     options, own = compilation.options, {compilation.by_name[name].key for name in params}
 
     is_whole = set(compilation.param_keys) <= set(params)
@@ -166,7 +166,7 @@ def _report(physical: Any, program: Program, inputs: list[Any], call: Call) -> Q
 
 
 def _known_matrices(compilation: Compilation) -> list[tuple[Any, Any]]:
-    """The constants that may be weights, as they were given."""
+    """Lists the constants that may be weights, as they were given."""
     options, dtype = compilation.options, compilation.backend.default_dtype
     literals = [
         (key, literal_array(value, dtype))
@@ -177,7 +177,7 @@ def _known_matrices(compilation: Compilation) -> list[tuple[Any, Any]]:
 
 
 def _unrounded(physical: Any, keys: list[Any]) -> PhysicalModel:
-    """The model with weights as they are, of which these constants are parameters."""
+    """Makes the model with weights as they are, of which these constants are parameters."""
     compilation = physical._compilation
     options, moved = compilation.options, set(map(compilation.key_of, keys))
     kept = [(key, x) for key, x in options.constants if compilation.key_of(key) not in moved]

@@ -40,7 +40,7 @@ _logger = logging.getLogger("mithril")
 
 
 class Call(NamedTuple):
-    """What a call brings."""
+    """The values that a call brings."""
 
     params: Mapping[str, Any] = {}
     data: Mapping[str, Any] = {}
@@ -52,7 +52,7 @@ class Call(NamedTuple):
 
 
 class Compilation:
-    """What `compile` made of a model. Many threads may use it at once."""
+    """A compiled model: its options, keys and programs. Many threads may use it at once."""
 
     def __init__(self, snapshot: Any, options: CompileOptions) -> None:
         self.backend = options.backend
@@ -99,7 +99,7 @@ class Compilation:
     def make(
         self, shapes: Mapping[str, list], values: Mapping[str, Any]
     ) -> tuple[Any, Program | None]:
-        """The model compiled, and its program if that needs nothing else of what calls bring."""
+        """Compiles the model, and makes its program if that needs nothing else of calls."""
         compiled = self.compile(shapes, values)
         if compiled.unknown_ranks or compiled.unknown_sizes or compiled.unknown_values:
             return compiled, None
@@ -132,7 +132,7 @@ class Compilation:
         )
 
     def _item_shapes(self, shapes: Mapping[str, list]) -> list[tuple[Any, int, list]]:
-        """Those of tensors in lists: the list, the place in it, the shape."""
+        """Returns the shapes of tensors in lists: the list, the place in it, the shape."""
         if not shapes or self.lists is None:
             return []
         keys = [(self.by_name[name], shape) for name, shape in shapes.items()]
@@ -159,11 +159,12 @@ class Compilation:
         return _core.compile(self.node, said, target_of(self.backend, native))
 
     def runs_plans(self, compiled: Any) -> bool:
-        """Whether the engine runs it, or NumPy for the sake of Python functions in it."""
+        """Tells whether the engine runs it, and not a framework, or NumPy for its Python
+        functions."""
         return self.backend.runs_plans and runs_natively(compiled, self.backend)
 
     def program_for(self, call: Call) -> Program:
-        """The program; for models whose ranks depend on the arrays, the one of these ranks."""
+        """Returns the program; where ranks depend on the arrays, the one of these ranks."""
         if self.open_ranks is None:
             assert self.program is not None
             found = self.program
@@ -172,14 +173,14 @@ class Compilation:
         return found if self.static is None else self.static.program(found)
 
     def programs(self) -> list[Program]:
-        """Those that there are so far."""
+        """Lists the programs that there are so far."""
         if self.program is not None:
             return [self.program]
         return self.open_ranks.programs() if self.open_ranks else []
 
     # --- what it tells --------------------------------------------------------------------------
     def constant_names(self) -> dict[str, str]:
-        """Keys of the constants in the model ("w", "$3") -> what they are called here."""
+        """Maps keys of the constants in the model ("w", "$3") to what they are called here."""
         given = {self.key_of(key): key for key, _ in self.options.constants}
         out = {key: name if isinstance(name, str) else key for key, name in given.items()}
         unnamed = [key for key, name in out.items() if name.startswith("$")]
@@ -189,7 +190,7 @@ class Compilation:
         return out
 
     def _names_as_inputs(self) -> dict[str, str]:
-        """What unnamed inputs would be called if none was a constant."""
+        """Returns the names that unnamed inputs would have if none was a constant."""
         names = dict(self.node.compiled_names)
         if self.options.short_names and not self.options.path_names:
             return names
@@ -200,7 +201,7 @@ class Compilation:
         return names
 
     def key_of(self, given: Any) -> str:
-        """The key in the compiled model ("x", "$3") of what an option named."""
+        """Returns the key in the compiled model ("x", "$3") of what an option named."""
         if not isinstance(given, str):
             wire = self.node.find_connection(given)
             return given.key_name if wire is None else wire.key_name
@@ -225,12 +226,12 @@ class Compilation:
 
 
 def compilation_of(physical: Any) -> Compilation:
-    """What a `PhysicalModel` is made of, for those who look inside."""
+    """Returns the compilation of a `PhysicalModel`, for those who look inside."""
     return physical._compilation
 
 
 def _refuse_unknown_types(keys: Iterable[Key]) -> None:
-    """Every element type is fixed at compile, so none can be data."""
+    """Raises for data that are element types: these are fixed at compile."""
     for key in keys:
         if key.role == "data" and key.type in ("dtype", "none or dtype"):
             raise UnsupportedError(

@@ -46,14 +46,14 @@ class CompiledStep:
 
     @staticmethod
     def suits(options: CompileOptions) -> bool:
-        """Whether the framework has such a function of gradients."""
+        """Tells whether the framework has a function of gradients that a step can use."""
         if options.autodiff != "framework" or options.check_nan:
             return False
         return hasattr(options.backend, "_vjp_function")
 
     @staticmethod
     def of(program: Program, output: str, optimizer: Any) -> CompiledStep:
-        """The program's own one; `suits` says whether there is any."""
+        """Returns the program's own step; `suits` says whether there is any."""
         found = program.compiled_step
         if found is None or found._numbers != optimizer._numbers():
             found = program.compiled_step = CompiledStep(program, output, optimizer)
@@ -83,7 +83,7 @@ class CompiledStep:
         return step
 
     def _moving(self, numbers: Any) -> tuple[Any, tuple]:
-        """The optimizer at the rate of the step, and the step's factors."""
+        """Returns the optimizer at the rate of the step, and the step's factors."""
         optimizer = self._optimizer
         if not self._is_whole:
             return optimizer, numbers
@@ -92,8 +92,7 @@ class CompiledStep:
         return moving, tuple(numbers[1 + i] for i in range(len(optimizer._factors(1))))
 
     def _looked_up(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
-        """The step of arrays unlike those of the last one, or None where they have to be looked
-        at."""
+        """Takes a step with arrays unlike those of the last one; None where checks are due."""
         values, kept = self._arrays.gather(params, data, state), self._kept(opt_state)
         arrays = (*values, *kept)
         run, one = self._ways.of(arrays), self._one
@@ -109,7 +108,7 @@ class CompiledStep:
         return self._backend._call(self._function, arrays)
 
     def run(self, given: Sequence[Any], inputs: list, opt_state: Mapping) -> tuple:
-        """The same of inputs that were checked and converted; `given`: params, data, state."""
+        """Takes a step with inputs that were checked, converted; `given`: params, data, state."""
         cotangents = self._program.cotangents_of({self._output: None}, inputs)
         one = next(c for c in cotangents if c is not None)
         kept = self._kept(opt_state)
@@ -139,7 +138,7 @@ class CompiledStep:
         return [slot[name] for name in self._trained for slot in slots]
 
     def _numbers_of(self, opt_state: Mapping) -> Any:
-        """What changes from step to step: the rate where the step is compiled, and factors."""
+        """Returns what changes from step to step: the rate where it is compiled, and factors."""
         factors = self._optimizer._factors(int(opt_state["step"]) + 1)
         if not self._is_whole:
             return factors
@@ -170,7 +169,7 @@ def quick(param, opt_state, data, state):
 
 
 def _quick_function(step: CompiledStep, parting: str) -> Any:
-    """`try_run` of a step, written out for its program, as loops and further calls take longer."""
+    """Writes out `try_run` of a step for its program, as loops and calls take longer."""
     program, optimizer = step._program, step._optimizer
     inputs = [f"{key.role}[{key.name!r}], " for key in program.inputs]
     slots = [(name, slot) for name in step._trained for slot in optimizer.slots]
@@ -194,7 +193,7 @@ def _quick_function(step: CompiledStep, parting: str) -> Any:
 
 
 def _parting(program: Program, trained: Sequence[str], slots: Sequence[str]) -> str:
-    """What `run` gives, of `results`, `param` and `opt_state`, as an expression."""
+    """Writes the expression for what `run` returns, of `results`, `param` and `opt_state`."""
 
     def entries(names: Sequence[str], first: int, width: int = 1) -> str:
         return "".join(f"{n!r}: results[{first + i * width}], " for i, n in enumerate(names))

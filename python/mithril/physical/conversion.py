@@ -64,7 +64,7 @@ def _is_known(dtype: Any) -> bool:
 
 
 def _is_readable(value: Any) -> bool:
-    """Whether an array of a framework holds its elements, and in one block."""
+    """Tells whether a framework's array can be read: not sparse, deleted or on the meta device."""
     if any(getattr(value, what, False) for what in ("is_meta", "is_sparse", "is_sparse_csr")):
         return False
     is_deleted = getattr(value, "is_deleted", None)
@@ -72,7 +72,7 @@ def _is_readable(value: Any) -> bool:
 
 
 def _numbers_in(value: Any) -> Any:
-    """Python's numbers in the place of an array of them."""
+    """Returns Python's numbers in the place of an array of them."""
     is_array = hasattr(value, "tolist") and hasattr(value, "shape")
     return value.tolist() if is_array else value
 
@@ -90,12 +90,12 @@ class Converter:
         self._fitting: dict[Any, dict[tuple[type, Any], Any]] = {}
 
     def _is_cut(self, key: Key) -> bool:
-        """Whether the backend computes in fewer bits than the key's integers have."""
+        """Tells whether the backend computes in fewer bits than the key's integers have."""
         return key.dtype is Dtype.int64 and self._widest_int is not Dtype.int64
 
     def is_fitting(self, key: Key, value: Any) -> bool:
-        """Whether the array goes in as it is: its class and dtype went in before, and plans find
-        it laid out as they read memory."""
+        """Tells whether the array goes in as it is: its class and dtype went in before, and plans
+        find it laid out as they read memory."""
         dtype = getattr(value, "dtype", None)
         met = self._fitting.get(key.dtype, {})
         if not self._is_plan:

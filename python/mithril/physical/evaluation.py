@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What a call wants beside the outputs."""
+    """The results that a call asks for beside the outputs."""
 
     gradients: Any  # `output_gradients`
     wrt: Iterable[str] | None

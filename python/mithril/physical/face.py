@@ -1,5 +1,5 @@
-"""What the parts of `PhysicalModel` have in common: each part is a class of public methods on one
-topic, and what they do is done by functions of the compilation."""
+"""The base of the parts of `PhysicalModel`: each part is a class of public methods on one topic,
+and what they do is done by functions of the compilation."""
 
 from __future__ import annotations
 

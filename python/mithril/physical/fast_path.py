@@ -18,7 +18,7 @@ from mithril.physical.results import Results, Step, named
 
 
 class FastPath:
-    """The quick ways of one compiled model. None sends a call the long way, which says what is
+    """The fast paths of one compiled model. None sends a call the long way, which says what is
     wrong with it, and is learnt from."""
 
     def __init__(self, compilation: Compilation) -> None:
@@ -31,7 +31,7 @@ class FastPath:
         self.native_evaluate = None if goes_long else evaluate_call(program)
 
     def evaluate(self, params: Any, data: Any, state: Any, gradients: Any, wrt: Any) -> Any:
-        """What `PhysicalModel.evaluate` returns, or None."""
+        """Returns the result of `PhysicalModel.evaluate`, or None."""
         quick = self._quick
         if quick is None or wrt is not None:
             return None
@@ -43,7 +43,7 @@ class FastPath:
         return None if found is None else named(quick.program, Results(*found))
 
     def step(self, params: Any, opt_state: Any, data: Any, state: Any) -> Step | None:
-        """What `PhysicalModel.step` returns, or None."""
+        """Returns the result of `PhysicalModel.step`, or None."""
         if self._step is None:
             return None
         found = self._step.try_run(params, opt_state, data, state)

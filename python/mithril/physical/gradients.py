@@ -78,7 +78,7 @@ def wanted_gradients(
 
 
 def names_of_inputs(wrt: Iterable[str] | str | None) -> list[Any]:
-    """What `wrt` names, as a list."""
+    """Returns the names in `wrt` as a list."""
     names = [wrt] if isinstance(wrt, str) else wrt
     return list(checked_list("evaluate: wrt", names, "names of inputs", optional=True))
 
@@ -95,7 +95,7 @@ def check_gradients_wanted(wrt: list[Any], request: Any) -> None:
 def cotangents_of(
     compilation: Compilation, program: Program, inputs: list[Any], request: Any
 ) -> dict[str, Any]:
-    """Output -> its cotangent; None stands for 1."""
+    """Maps outputs to their cotangents; None stands for 1."""
     if request is True:
         return {cost_of(compilation, program): None}
     if callable(request):

@@ -142,7 +142,7 @@ def _draw(key: Key, shape: list[int], fan_in: int | None, seed: int) -> Any:
 
 
 def _spread(key: Key, shape: list[int], fan_in: int | None) -> tuple[float, bool]:
-    """(bound, True) of numbers that are drawn evenly, (standard deviation, False) of normal ones.
+    """Returns (bound, True) for uniform numbers, (standard deviation, False) for normal ones.
 
     Glorot and Bengio 2010 ("xavier") and He et al. 2015 ("kaiming", for ReLU), with the inputs and
     outputs that `torch.nn.init` counts.
@@ -164,7 +164,7 @@ def _spread(key: Key, shape: list[int], fan_in: int | None) -> tuple[float, bool
 
 
 def _made(init: Any, key: Key, shape: list[int]) -> Any:
-    """What a number, an array or a function of the user's gives."""
+    """Makes an initial array of a number, an array or a function of the user's."""
     from mithril.base.numpy import np
 
     what = f"init of '{key.name}'"
@@ -177,7 +177,7 @@ def _made(init: Any, key: Key, shape: list[int]) -> Any:
 
 
 def initializers(init: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Parameter -> its initializer, by names and patterns; the first that fits counts."""
+    """Maps parameters to initializers, by names and patterns; the first that fits counts."""
     if init is None:
         return {}
     if not isinstance(init, Mapping):

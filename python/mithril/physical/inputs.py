@@ -1,4 +1,4 @@
-"""What goes into a program: the arrays of a call in the program's order, converted and checked."""
+"""The inputs of a program: the arrays of a call in the program's order, converted and checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a compiled model's keys: names, shapes, and through which gradients flow."""
+"""Facts about a compiled model's keys: names, shapes, and through which gradients flow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class KeyFacts:
 
     # --- gradients ------------------------------------------------------------------------------
     def differentiable(self) -> dict[str, bool]:
-        """Output -> whether it has a gradient."""
+        """Tells for each output whether it has a gradient."""
         flows = self._flows()
         if self._lists is None:
             return flows
@@ -40,7 +40,7 @@ class KeyFacts:
 
     @property
     def _is_deferred(self) -> bool:
-        """Whether the graph is made once the shapes of a call are known."""
+        """Tells whether the graph is made only once the shapes of a call are known."""
         compiled = self._compiled
         return bool(compiled.unknown_ranks or compiled.unknown_sizes or compiled.unknown_values)
 
@@ -143,7 +143,7 @@ class KeyFacts:
         return node
 
     def part(self, model: Any) -> Any:
-        """What a part of the compiled model is in the informed copy."""
+        """Returns the counterpart of a submodel in the informed copy."""
         node = getattr(model, "_node", None)
         if node is None:
             raise SignatureError(f"get_shapes: model requires a model, got {shown(model)}")
@@ -161,7 +161,7 @@ class KeyFacts:
 
 
 def key_facts_of(physical: Any) -> KeyFacts:
-    """The facts of a `PhysicalModel`, for those who look inside."""
+    """Returns the facts of a `PhysicalModel`, for those who look inside."""
     return physical._key_facts
 
 

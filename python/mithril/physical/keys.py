@@ -1,4 +1,4 @@
-"""What a compiled model tells of its keys: shapes, gradients, names, what was left out."""
+"""Methods of a compiled model about its keys: shapes, gradients, names, what was left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Keys(Face):
     # --- gradients ------------------------------------------------------------------------------
     @public
     def has_grad(self, key: str | Connection) -> bool:
-        """Whether gradients flow through a key: a parameter, or what is computed of one.
+        """Tells whether gradients flow through a key: a parameter, or what is computed of one.
 
         Raises
         ------
@@ -57,7 +57,7 @@ class Keys(Face):
         return key_facts_of(made).differentiable()[added]
 
     def _with_wire(self, key: str | Connection) -> tuple[Any, str]:
-        """The model with one more output, and what this is called."""
+        """Returns the model with one more output, and the name of that."""
         if isinstance(key, Connection):
             return with_wire(self, key)
         return fetching(self, [key]), key

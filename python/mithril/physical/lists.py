@@ -14,7 +14,7 @@ Nest = Any
 
 
 def _taken_apart(what: str, name: str, nest: Nest, value: Any) -> dict[str, Any]:
-    """Arrays by the names in a nest, of a value of the same structure."""
+    """Takes a value apart into arrays by the names in a nest of the same structure."""
     if isinstance(nest, str):
         return {nest: value}
     if not isinstance(value, (list, tuple)) or len(value) != len(nest):
@@ -36,7 +36,7 @@ class Lists:
 
     @classmethod
     def of(cls, keys: Sequence[Any], outputs: Mapping[str, Nest]) -> Lists | None:
-        """None for a model without lists."""
+        """Makes the lists of a model; None for a model without lists."""
         inputs: dict[str, list[str]] = {}
         for key in keys:
             if key.list:
@@ -44,19 +44,19 @@ class Lists:
         return cls(inputs, outputs) if inputs or outputs else None
 
     def names(self, parts: Sequence[str]) -> list[str]:
-        """The names of callers, for those of programs."""
+        """Returns the callers' names for those of programs."""
         lists = {part: name for name, nest in self._nests.items() for part in leaves(nest)}
         return list(dict.fromkeys(lists.get(part, part) for part in parts))
 
     def split(self, what: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays by the names of programs."""
+        """Takes lists apart into arrays by the names of programs."""
         out: dict[str, Any] = {}
         for name, value in given.items():
             out.update(_taken_apart(what, name, self._nests.get(name, name), value))
         return out
 
     def join(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Arrays and nests of them by the names of callers."""
+        """Puts arrays together to lists, by the names of callers."""
         out = dict(arrays)
         for name, nest in self._nests.items():
             parts = leaves(nest)
@@ -65,7 +65,7 @@ class Lists:
         return {name: out[name] for name in self.names(list(arrays)) if name in out}
 
     def joined(self, result: Any) -> Any:
-        """What `evaluate` or `step` returned, with lists."""
+        """Puts the lists together in what `evaluate` or `step` returned."""
         if not hasattr(result, "_replace"):
             return self.join(result)
         fields = ("params", "outputs", "gradients")
@@ -73,7 +73,7 @@ class Lists:
         return result._replace(**found)
 
     def cotangents(self, request: Any) -> Any:
-        """`output_gradients`, of lists those of the tensors in them."""
+        """Takes the lists in `output_gradients` apart into cotangents of their tensors."""
         if isinstance(request, Mapping):
             return self.split("output_gradients", request)
         if callable(request):

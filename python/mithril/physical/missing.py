@@ -100,12 +100,12 @@ def other_naming(compilation: Compilation, missing: Iterable[str], given: Iterab
 
 
 def _end(name: str) -> str:
-    """ "encoder.fc.weight", "weight_0" -> "weight"."""
+    """Returns a name's last part without its number: "encoder.fc.weight", "weight_0" -> weight."""
     return re.sub(r"_\d+$", "", name.rpartition(".")[2])
 
 
 def _near_misses(node: Any, missing: list[Key]) -> list[str]:
-    """Which line reads what is missing; which line wrote a wire of almost that name."""
+    """Lists lines that read what is missing, and lines that wrote a wire of almost that name."""
     names = {key.name for key in missing}
     found = [miss for miss in node.near_misses() if miss[0] in names]
     told = {name for name, *_ in found}

@@ -118,7 +118,7 @@ def passes_off_of(passes: Any) -> tuple[str, ...]:
 
 
 def is_width(annotation: Any) -> bool:
-    """Whether a type is an element type with its width: of `ml`, by name, or of a library."""
+    """Tells whether a type is an element type with its width: of `ml`, by name, or of a library."""
     if isinstance(annotation, str) or type(annotation).__module__.partition(".")[0] == "numpy":
         return True
     is_class = isinstance(annotation, type) and annotation.__module__ == "numpy"

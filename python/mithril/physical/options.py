@@ -1,4 +1,4 @@
-"""What `compile` was told, once it has been checked: one record for the engine and for programs."""
+"""The options of `compile`, once they are checked: one record for the engine and for programs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class CompileOptions:
     recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
 
     def for_engine(self, **said: Any) -> dict[str, Any]:
-        """What the engine's compile takes; `said` counts in place of the record."""
+        """Returns the options as the engine's compile takes them; `said` overrides the record."""
         own = {name: getattr(self, name) for name in _OF_GRAPH}
         own["passes_off"] = list(self.passes_off)
         return {**own, "item_shapes": [], "values": [], "await_values": False, **said}

@@ -1,5 +1,5 @@
-"""What pickles of compiled models are made of: the model's own JSON and what `compile` was told.
-Programs are made again."""
+"""Pickles of compiled models: the model's own JSON and the options of `compile`. Programs are made
+again."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ def physical_parts(physical: Any) -> tuple[Any, ...]:
 
 
 def physical_of(cls: type[PhysicalModel], text: str, said: dict[str, Any]) -> PhysicalModel:
-    """The compiled model of what a pickle has."""
+    """Restores a compiled model from what its pickle holds."""
     snapshot = _core.Snapshot(Model.from_json(text)._node)
     node = snapshot.model
 
     def wire_of(key: str) -> Any:
-        """The wire in place of a generated key ("$3"), which no option may name."""
+        """Returns the wire of a generated key ("$3"), which no option may name; others stay."""
         return node.connection(key) if key.startswith("$") else key
 
     return cls(snapshot, CompileOptions(**_with_keys(said, wire_of)))
 
 
 def _with_keys(said: dict[str, Any], key: Callable[[Any], Any]) -> dict[str, Any]:
-    """The options with other keys."""
+    """Returns the options with each key replaced by `key(…)` of it."""
     keys = {option: [key(given) for given in said[option]] for option in _KEYS}
     pairs = {option: [(key(given), value) for given, value in said[option]] for option in _PAIRS}
     return said | keys | pairs

@@ -40,7 +40,7 @@ _TAKES_OUT = re.compile(r"\bops\.(item|tensor_to_list)\(")  # in emitted text: v
 
 
 def _compiles(options: CompileOptions, graph: Any, text: str) -> bool:
-    """Whether the framework's compiler gets the graph; a note says why not."""
+    """Tells whether the framework's compiler gets the graph; a note says why not."""
     if not options.jit or (not options.jit_is_asked and calls_python(graph)):
         return False
     hard = dynamic_features(graph) | ({"values"} if _TAKES_OUT.search(text) else set())
@@ -107,7 +107,7 @@ class Program:
         return self._plain(graph, file_path, overwrites, differentiates)
 
     def _plain(self, graph: Any, *arguments: Any, **named: Any) -> Any:
-        """The executable, run by the backend's own `execute` where its class has one."""
+        """Makes the executable, run by the backend's own `execute` where its class has one."""
         made = self._made(graph, *arguments, **named)
         if not own_ops.runs_graphs(self.options.backend):
             return made
@@ -170,13 +170,13 @@ class Program:
 
     @property
     def is_native(self) -> bool:
-        """Whether plans are run; a step of a plan cannot call Python."""
+        """Tells whether plans are run; a step of a plan cannot call Python."""
         return bool(self._target["native"])
 
     # --- checks -------------------------------------------------------------------------------
     def output_shapes(self, shapes: Sequence[tuple[int, ...]]) -> list[list | None]:
-        """Shapes of the outputs for those of the tensor inputs; fails unless these agree with what
-        was compiled. Equal calls are looked up."""
+        """Returns the shapes of the outputs for those of the tensor inputs; raises unless these
+        agree with what was compiled. Equal calls are looked up."""
         key = tuple(shapes)
         found = self._checked.get(key)
         if found is None:
@@ -188,12 +188,12 @@ class Program:
         return found
 
     def shapes_of(self, inputs: Sequence[Any]) -> list[tuple[int, ...]]:
-        """Those of the tensors among the inputs."""
+        """Returns the shapes of the tensors among the inputs."""
         pairs = zip(self.inputs, inputs, strict=True)
         return [value.shape for key, value in pairs if key.is_tensor]
 
     def _check_own_results(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Fails where ops that the backend's class brings give shapes that no model has."""
+        """Raises where ops of the backend's class give shapes that the model does not have."""
         wanted = self.output_shapes(self.shapes_of(inputs))
         for name, shape, result in zip(self.outputs, wanted, results, strict=False):
             got = list(getattr(result, "shape", ()))
@@ -215,7 +215,7 @@ class Program:
 
     # --- running ------------------------------------------------------------------------------
     def run(self, inputs: list[Any], donates_state: bool = False) -> tuple[list[Any], list[Any]]:
-        """(outputs, new states). Plans may update states that are donated where they lie."""
+        """Returns (outputs, new states). Plans may update states that are donated in place."""
         in_place = donates_state and self.is_native and not self.options.check_nan
         results = self.forward.run(inputs, True) if in_place else self.forward.run(inputs)
         count = len(self.outputs)
@@ -226,13 +226,13 @@ class Program:
     def run_gradient(
         self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """(outputs, new states, gradients of `wrt`). A cotangent None means 1."""
+        """Returns (outputs, new states, gradients of `wrt`). A cotangent None means 1."""
         if self.by_framework(inputs):
             return self._framework_gradient(inputs, cotangents, wrt)
         return self.engine_gradient(inputs, cotangents, wrt)
 
     def by_framework(self, inputs: Sequence[Any]) -> bool:
-        """Whether the framework differentiates a call with these inputs."""
+        """Tells whether the framework differentiates a call with these inputs."""
         if self.options.autodiff != "framework":
             return False
         if self.options.backend.differentiates_empty:
@@ -242,7 +242,7 @@ class Program:
     def engine_gradient(
         self, inputs: list[Any], cotangents: dict[str, Any], wrt: Sequence[str]
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """The same by the gradient program of the engine."""
+        """Does what `run_gradient` does by the gradient program of the engine."""
         given = tuple(name for name, value in cotangents.items() if value is not None)
         unit = tuple(name for name, value in cotangents.items() if value is None)
         executable = self._gradient(given, tuple(wrt), unit)
@@ -301,12 +301,12 @@ class Program:
         return made
 
     def positions(self, names: Sequence[str]) -> list[int]:
-        """Where these inputs are."""
+        """Returns the places of these inputs in the program's order."""
         order = [key.name for key in self.inputs]
         return [order.index(name) for name in names]
 
     def cotangents_of(self, cotangents: Mapping[str, Any], inputs: Sequence[Any]) -> list[Any]:
-        """An entry for each result: an array, or None where no gradient flows from."""
+        """Returns a cotangent for each result: an array, or None where no gradient flows from."""
         values = [cotangents.get(name) for name in self.outputs]
         for i, name in enumerate(self.outputs):
             if name in cotangents and values[i] is None:

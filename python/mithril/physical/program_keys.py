@@ -35,13 +35,13 @@ class Key:
 
     @property
     def kept(self) -> Key:
-        """What an optimizer keeps of it: of halves in float32."""
+        """The key of what an optimizer keeps of it: in float32 for float16 and bfloat16."""
         is_half = self.dtype in (Dtype.float16, Dtype.bfloat16)
         return dataclasses.replace(self, dtype=Dtype.float32) if is_half else self
 
 
 def keys_of(compiled: Any, options: CompileOptions) -> list[Key]:
-    """The inputs of a compiled model; what is frozen stays a parameter."""
+    """Lists the inputs of a compiled model; what is frozen stays a parameter."""
     keys = [Key(**entry) for entry in compiled.keys]
     for key in keys:
         key.trainable = key.trainable and key.name not in options.frozen

@@ -38,7 +38,7 @@ class Missed:
 
 
 class Ways:
-    """The ways of one function of arrays; what was called last is tried first."""
+    """The quick calls of one function of arrays; the one that was used last is tried first."""
 
     def __init__(self, program: Program, function: Function) -> None:
         self._backend = program.options.backend
@@ -50,7 +50,7 @@ class Ways:
         self.last: tuple[Function, Function] = (_never, _never)  # (check, run)
 
     def of(self, arrays: Sequence[Any]) -> Function | None:
-        """What runs these arrays, if they are like former ones."""
+        """Returns the function that runs these arrays, if they are like former ones, or None."""
         for i, check in enumerate(self._checks):
             if check(*arrays):
                 run = self._runs.get(i)
@@ -206,13 +206,13 @@ class QuickCall:
 
 
 def _gather(sources: Sequence[tuple[str, str]]) -> Callable[..., tuple]:
-    """A function of params, data and state that gives these entries: faster than a loop."""
+    """Makes a function of params, data and state that gives these entries: faster than a loop."""
     items = "".join(f"{role}[{name!r}], " for role, name in sources)
     return eval(f"lambda param, data, state: ({items})", {})
 
 
 def bounded(kept: Any) -> Any:
-    """What is kept for signatures, emptied when there are too many."""
+    """Returns the collection that is kept for signatures, emptied when it has too many."""
     if len(kept) >= MOST_SIGNATURES:
         kept.clear()
     return kept

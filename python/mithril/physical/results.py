@@ -1,4 +1,4 @@
-"""What `evaluate` and `step` return: outputs by name, and named tuples with gradients and state."""
+"""Results of `evaluate` and `step`: outputs by name, and named tuples with gradients and state."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ Params = dict[str, Any]
 
 
 class WithGradients(NamedTuple):
-    """What `evaluate` returns when gradients were asked for."""
+    """The result of `evaluate` when gradients were asked for."""
 
     outputs: dict[str, Any]
     gradients: dict[str, Any]
 
 
 class WithState(NamedTuple):
-    """What `evaluate` returns for a model with state."""
+    """The result of `evaluate` for a model with state."""
 
     outputs: dict[str, Any]
     state: dict[str, Any]
 
 
 class WithGradientsAndState(NamedTuple):
-    """What `evaluate` returns for a model with state when gradients were asked for."""
+    """The result of `evaluate` for a model with state when gradients were asked for."""
 
     outputs: dict[str, Any]
     gradients: dict[str, Any]
@@ -31,7 +31,7 @@ class WithGradientsAndState(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What `step` returns: everything that the next step needs, and the outputs."""
+    """The result of `step`: everything that the next step needs, and the outputs."""
 
     params: Params
     opt_state: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What `PhysicalModel` offers of rooms above: reports, profiles, exports."""
+"""The methods of `PhysicalModel` that use higher layers: reports, profiles, exports."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Shortcuts(Face):
         *,
         program: str = "evaluate",
     ) -> Any:
-        """How the model runs: what was fused, which kernels were chosen, and why not others.
+        """Explains how the model runs: what was fused, which kernels were chosen, and why.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class Shortcuts(Face):
 
     @public
     def memory_plan(self, shapes: Mapping[str, Sequence[int]] | None = None) -> Any:
-        """What memory the model takes, and what takes the most of it; nothing is run.
+        """Plans the memory of the model, with what takes the most of it; nothing is run.
 
         Parameters
         ----------

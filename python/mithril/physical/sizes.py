@@ -1,4 +1,4 @@
-"""Which programs run for given shapes, and with what sizes of their inputs."""
+"""The programs that run for given shapes, and the sizes of their inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Shapes = list[list[int | None]]
 
 
 def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int, ...]]:
-    """`shapes` of inputs by name, every size a number."""
+    """Checks `shapes` of inputs by name, every size a number, and returns them as tuples."""
     found, by_name = {}, compilation_of(physical).by_name
     for name, shape in checked_mapping(f"{what}: shapes", shapes).items():
         if checked_str(f"{what}: shapes", name) not in by_name:
@@ -40,7 +40,7 @@ def checked_shapes(what: str, physical: Any, shapes: Any) -> dict[str, tuple[int
 
 
 def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) -> Program:
-    """The program that data of these shapes would run."""
+    """Returns the program that data of these shapes would run."""
     compilation = compilation_of(physical)
     compiled = compilation.compiled
     if compiled.unknown_values:
@@ -61,7 +61,7 @@ def program_for(what: str, physical: Any, given: Mapping[str, tuple[int, ...]]) 
 
 
 def input_shapes(program: Program, given: Mapping[str, tuple[int, ...]]) -> Shapes:
-    """Of each input as far as these shapes tell it; [] for what is no tensor."""
+    """Returns the shape of each input as far as these shapes tell it; [] for what is no tensor."""
     names = [key.name for key in program.keys]
     solved = zip(names, (shape for shape, _ in program.compiled.solve(dict(given))), strict=True)
     by_name = dict(solved)
@@ -78,7 +78,7 @@ class Way(NamedTuple):
 
 
 def ways(physical: Any, program: Program) -> list[Way]:
-    """Those there are, the one that takes the most last."""
+    """Lists the ways to run the model, the one that takes the most memory last."""
     compilation = compilation_of(physical)
     optimizer = compilation.options.optimizer
     own = ["parameters" if key.role == "param" else "inputs" for key in program.inputs]
@@ -101,7 +101,7 @@ def ways(physical: Any, program: Program) -> list[Way]:
 
 
 def native(executable: Any) -> Any:
-    """The program of plans in an executable that looks at its results."""
+    """Returns the engine's program that an executable such as `WatchedExecutable` wraps."""
     return getattr(executable, "_executable", executable)
 
 

@@ -1,4 +1,4 @@
-"""Names of what goes into a training step's program and comes out of it, beside the model's own.
+"""Names of a training step's inputs and results in its program, beside the model's own.
 
 They begin with "$", as no name of a user does (csrc/passes/append_optimizer.h has the same).
 """
@@ -12,17 +12,17 @@ COUNT, RATE = "$opt.t", "$opt.lr"  # steps so far, learning rate
 
 
 def slot_key(slot: str, name: str) -> str:
-    """The input with what the optimizer keeps of a parameter."""
+    """Names the input with what the optimizer keeps of a parameter."""
     return f"$opt.{slot}.{name}"
 
 
 def new_key(name: str) -> str:
-    """The result that takes the place of an input."""
+    """Names the result that takes the place of an input."""
     return f"$new.{name}"
 
 
 def state_key(name: str) -> str:
-    """The result with the next state."""
+    """Names the result with the next state."""
     return f"$state.{name}"
 
 
@@ -40,23 +40,23 @@ class StepLayout(NamedTuple):
         return cls(trained, optimizer.slots, program.state_names, program.outputs)
 
     def slot_keys(self) -> Iterator[tuple[str, str, str]]:
-        """(slot, parameter, name of the input) of all that the optimizer keeps."""
+        """Yields (slot, parameter, name of the input) of all that the optimizer keeps."""
         return ((slot, n, slot_key(slot, n)) for slot in self.slots for n in self.trained)
 
     def state_keys(self) -> list[str]:
         return [state_key(name) for name in self.states]
 
     def overwrites(self) -> list[tuple[str, str]]:
-        """Results, each with the input whose array it may overwrite."""
+        """Lists results, each with the input whose array it may overwrite."""
         kept = [key for *_, key in self.slot_keys()]
         return [(new_key(name), name) for name in [*self.trained, *kept]]
 
     def params(self, found: Callable[[str], Any]) -> dict[str, Any]:
-        """What `found` gives for the result of each parameter."""
+        """Returns `found(name)` of the result of each parameter, by parameter."""
         return {name: found(new_key(name)) for name in self.trained}
 
     def kept(self, found: Callable[[str], Any]) -> dict[str, dict[str, Any]]:
-        """The same for each slot of the optimizer."""
+        """Returns `found(name)` of the result of each slot, by slot and parameter."""
         return {
             slot: {name: found(new_key(slot_key(slot, name))) for name in self.trained}
             for slot in self.slots
@@ -66,7 +66,7 @@ class StepLayout(NamedTuple):
         return {name: found(state_key(name)) for name in self.states}
 
     def moved(self, results: Mapping[str, Any], params: Any, opt_state: Any) -> tuple[Any, ...]:
-        """(params, opt_state, state, outputs) behind a step."""
+        """Returns (params, opt_state, state, outputs) after a step."""
         found = results.__getitem__
         slots = {slot: {**opt_state[slot], **own} for slot, own in self.kept(found).items()}
         return (

@@ -1,4 +1,4 @@
-"""What the engine needs to know of a backend, and what a backend needs to know of a graph."""
+"""Facts of a backend that the engine needs, and facts of a graph that a backend needs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from mithril.execution.primitives import has_gradient, has_primitives, is_primit
 
 
 def calls_python(graph: Any) -> bool:
-    """Whether a graph has ops of the user's, which are Python functions."""
+    """Tells whether a graph has ops that are Python functions: a user's or a backend class's."""
     return any(is_primitive(op) or own_ops.is_own(op) for op, *_ in graph.nodes(inner=True))
 
 
 def python_ops(compiled: Any) -> list[tuple[str, str, str, int]]:
-    """The Python functions of a model's graph: op, path, file and line."""
+    """Lists the Python functions of a model's graph: op, path, file and line."""
     return [node for node in compiled.graph.nodes(inner=True) if is_primitive(node[0])]
 
 
 def runs_natively(compiled: Any, backend: Any) -> bool:
-    """Whether plans can run it: no op is a Python function."""
+    """Tells whether plans can run the model: no op is a Python function."""
     graphs = [compiled.graph] if has_primitives() else []
     if own_ops.are_brought(backend):
         graphs += [compiled.typed, compiled.forward]
@@ -41,13 +41,13 @@ def brings_gradient(compiled: Any, backend: Any) -> bool:
 
 
 def dynamic_features(graph: Any) -> set[str]:
-    """What data choose: which nodes run, how many elements there are."""
+    """Returns what depends on data: "branches" that run, "masks" that choose elements."""
     found = {"branches"} if graph.has_op("cond") or graph.has_op("while_loop") else set()
     return found | {"masks"} if graph.has_data_sizes() else found
 
 
 def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
-    """What the engine needs to know of a backend (ir::Target)."""
+    """Describes a backend to the engine (ir::Target)."""
     native = native and backend.runs_plans
     functions, gradients = ({}, {}) if native else own_ops.names(backend)
     whole = backend.op_names - _composites() if functions else backend.op_names
@@ -60,7 +60,7 @@ def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
         "keeps_whole": []
         if native
         else [*sorted(whole), *op_names(backend), *own_ops.emitted_names(backend)],
-        "own_functions": functions,
+        "own_functions": {} if native else own_ops.called_by_name(backend),
         "own_gradients": gradients,
     }
 

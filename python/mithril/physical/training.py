@@ -87,8 +87,8 @@ class Training(Evaluation):
         return take(Call(given, given_data, given_state), opt_state)
 
     def _way_of_step(self) -> Any:
-        """How this model takes steps: by one program of the engine or of a framework, or by
-        gradients and the optimizer's own update."""
+        """Returns the method that takes steps: by one program of the engine or of a framework, or
+        by gradients and the optimizer's own update."""
         options = self._compilation.options
         optimizer = options.optimizer
         if options.loss_scale is not None:
@@ -116,7 +116,7 @@ class Training(Evaluation):
         check_state("step: opt_state", opt_state, optimizer, list(self.trainable_keys))
 
     def _plain_step(self, call: Call, opt_state: Any) -> Step:
-        """The step by `evaluate` and `update`."""
+        """Takes the step by `evaluate` and `update`."""
         self._check_state(opt_state)
         result = self.evaluate(call.params, call.data, output_gradients=True, state=call.state)
         optimizer = self._compilation.options.optimizer
@@ -125,7 +125,7 @@ class Training(Evaluation):
         return _stepped(result, params, opt_state)
 
     def _scaled_step(self, call: Call, opt_state: Any) -> Step:
-        """The step along gradients of a scaled cost."""
+        """Takes the step along gradients of a scaled cost."""
         self._check_state(opt_state)
         options = self._compilation.options
         optimizer, scaling = options.optimizer, options.loss_scale
@@ -179,7 +179,7 @@ class Training(Evaluation):
         return Step(*layout.moved(results, call.params, before))
 
     def _optimizer_inputs(self, program: Any, optimizer: Any, opt_state: Any) -> dict[str, Any]:
-        """What the program takes beside its own inputs, by name."""
+        """Returns the inputs of the program beside the model's own, by name."""
         rate_type = np.float64 if self.backend.default_dtype == "float64" else np.float32
         extra = {
             layouts.COUNT: np.asarray(opt_state["step"], np.int64),

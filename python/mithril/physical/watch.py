@@ -115,7 +115,7 @@ def _error(message: str, watch: Watch, hint: str = "") -> NotFiniteError:
 def check_gradients(
     program: Any, gradients: dict[str, Any], inputs: list[Any], cotangents: dict[str, Any]
 ) -> None:
-    """Of a framework's own differentiation: the engine's program finds the op that is to blame."""
+    """Raises for NaN or inf in a framework's gradients; the engine's program finds the op."""
     from mithril.base.numpy import np
 
     backend, kind = program.options.backend, program.options.check_nan

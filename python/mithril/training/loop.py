@@ -171,7 +171,7 @@ def _check_backend(own: Any, given: Any) -> None:
 
 
 def _options_of(backend: Any) -> dict[str, str]:
-    """What a backend was made with, and where it is now."""
+    """Returns the arguments that a backend was made with, and where it is now, as text."""
     args, options = backend._made_with
     made_with = inspect.signature(type(backend)).bind(*args, **options)
     made_with.apply_defaults()
@@ -227,7 +227,7 @@ class _Loop:
         self._cost = None if self._has_cost else self._compiled_loss(first)
 
     def _first_state(self, kept: dict[str, Any], state: Any, seed: int) -> dict[str, Any]:
-        """Of what `params` has and `state` has; keys of random numbers may be missing in both."""
+        """Joins states of `params` and `state`; keys of random numbers may be missing in both."""
         model = self._model
         twice = [name for name in kept if name in state and kept[name] is not state[name]]
         if twice:

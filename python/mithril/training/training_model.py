@@ -166,8 +166,8 @@ class TrainModel(Model):
             )
 
     def _reads_model(self, targets: Iterable[Any]) -> bool:
-        """Whether an output of the model is among these wires or in what computes them. A result of
-        operators does not tell what it is made of before it is taken in: `finalize` sees."""
+        """Tells whether an output of the model is among these wires or in what computes them.
+        Results of operators count: what they are made of is known only to `finalize`."""
         names, ahead = [], list(targets)
         while ahead:
             target = ahead.pop()
@@ -222,8 +222,8 @@ class TrainModel(Model):
 
     @public
     def set_loss_combiner(self, loss_combiner: Model) -> None:
-        """What makes one number of several losses: a model of ``input``, a vector that holds all
-        elements of all losses, and ``output``. Default: the sum."""
+        """Sets the model that makes one number of several losses: it has ``input``, a vector that
+        holds all elements of all losses, and ``output``. Default: the sum."""
         self._check_open()
         checked_instance("set_loss_combiner", loss_combiner, Model, "a model")
         node = loss_combiner._node

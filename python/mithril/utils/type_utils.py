@@ -8,17 +8,17 @@ from typing import Any, TypeGuard
 
 
 def is_list_int(value: Any) -> TypeGuard[list[int]]:
-    """Whether it is a list of ints (bools are none)."""
+    """Tells whether a value is a list of ints (bools are none)."""
     return isinstance(value, list) and all(type(item) is int for item in value)
 
 
 def is_union_type(annotation: Any) -> bool:
-    """Whether it is `a | b` or `Union[a, b]`."""
+    """Tells whether an annotation is `a | b` or `Union[a, b]`."""
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
 def is_generic_alias_type(annotation: Any) -> bool:
-    """Whether it is a type with parameters, such as `list[int]`."""
+    """Tells whether an annotation is a type with parameters, such as `list[int]`."""
     return typing.get_origin(annotation) is not None and not is_union_type(annotation)
 
 

@@ -79,6 +79,8 @@ namespace bytes {
 
 }  // namespace
 
+// A member that is forgotten here would be called as a null pointer.
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
 const ReferenceKernels kReference = {
     MITHRIL_REAL_KERNELS(f32),
     MITHRIL_REAL_KERNELS(f64),

@@ -311,7 +311,9 @@ class TorchBackend(AutogradBackend):
     def with_gradient(
         self, function: Callable[..., Any], pull_back: Callable[..., Any]
     ) -> Callable[..., Any]:
-        class Own(self._torch.autograd.Function):  # type: ignore[misc]
+        base: Any = self._torch.autograd.Function
+
+        class Own(base):
             generate_vmap_rule = True
 
             @staticmethod
