@@ -1,5 +1,6 @@
 """The tree itself: who may include whom, a test for every source, one reader of the environment."""
 
+import ast
 import importlib.util
 import re
 import sys
@@ -281,6 +282,18 @@ def test_doc_comments_are_sentences():
         for line in path.read_text().splitlines()
         if re.match(r"\s*/// (What|Of)\b", line)
     ]
+    assert not broken, "\n".join(broken)
+
+
+def test_docstrings_are_sentences():
+    """A docstring begins with a verb ("Returns …") or says what a thing is ("The …")."""
+    broken = []
+    for path in python_files(PACKAGE):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                if re.match(r"(What|Whether|How|Where|Of|Which|Who)\b", text):
+                    broken.append(f"{path.relative_to(ROOT)}: {text.splitlines()[0]}")
     assert not broken, "\n".join(broken)
 
 

@@ -56,7 +56,7 @@ _ALIASES = {"cat": "concat"}
 
 
 def shape_and_dtype(arguments: tuple[Any, ...], dtype: DTypeLike | None) -> tuple[Any, Any]:
-    """What the arguments of `zeros` and its like mean: a tuple of ints and a dtype or None."""
+    """Returns the shape and the dtype (or None) that the arguments of `zeros` and its like give."""
     if arguments and not _is_size(arguments[-1]) and not _is_shape(arguments[-1]):
         if dtype is not None:
             raise SignatureError("dtype is given twice, by position and by name")
@@ -93,7 +93,7 @@ def _check_bounds(bounds: Sequence[Any]) -> None:
 
 
 def _checked_range(what: str, low: Any, high: Any) -> tuple[int, int]:
-    """Bounds of integers, of which the upper one is none."""
+    """Returns the bounds of random integers, `high` excluded, after checks."""
     bounds = checked_integer(f"{what}: low", low), checked_integer(f"{what}: high", high)
     for name, bound in zip(("low", "high"), bounds, strict=True):
         if not -(2**63) <= bound < 2**63:
@@ -126,7 +126,7 @@ def _takes_both_styles(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _on_class_and_instance:  # noqa: N801
-    """A class method that instances have under the same name as their class."""
+    """A class method that is called alike on the class and on its instances."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -488,7 +488,7 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         return twins[name]
 
     def _runs_ops(self, operands: Iterable[Any] = (), is_data_dependent: bool = False) -> Any:
-        """The backend that compiles what methods compute of these operands."""
+        """Returns the backend that compiles and runs ops on these operands."""
         return self._twin("numpy" if is_data_dependent and self.runs_plans else "")
 
     def cast(self, value: Any, dtype: DTypeLike | None = None) -> Any:
@@ -766,7 +766,7 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         return next((table[name] for table in tables if name in table), None)
 
     def call_custom(self, name: str, *arguments: Any, **options: Any) -> Any:
-        """What the function gives that `register_function` was told under a name.
+        """Calls the function that `register_function` registered under a name.
 
         >>> import mithril as ml
         >>> backend = ml.NumpyBackend()
@@ -816,7 +816,7 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         return self._op(name)
 
     def _op(self, name: str) -> Any:
-        """An op as a method, as no class brings it."""
+        """Returns an op as a method where no class defines one of that name."""
         op = _ALIASES.get(name, name)
         method = methods.find(self, op)
         if method is None and op in self.op_names:
@@ -842,7 +842,7 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
                 raise self._error_of_table(function, error, arrays) from None
 
     def _error_of_table(self, op: str, error: Exception, operands: Sequence[Any]) -> Exception:
-        """What a framework has classes of its own for, such as of tracing, is its own."""
+        """Returns the error to raise: ours for wrong arguments, else the framework's own error."""
         if isinstance(error, MithrilError):
             return error
         is_numpy = self.is_manualgrad and not isinstance(error, RuntimeError)

@@ -1,4 +1,4 @@
-"""What a backend says of itself: its dtypes, its functions, what it can do."""
+"""The facts that a backend states: its dtypes, its functions and its capabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["BackendFacts", "Capabilities"]
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a backend can do, as it is set up.
+    """The capabilities of a backend, as it is set up.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Capabilities:
 
 
 class _OfClass:
-    """A property that classes have, too."""
+    """A read-only property of both the class and its instances."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
@@ -57,7 +57,7 @@ class _OfClass:
 
 
 class BackendFacts:
-    """What `Backend` has of them."""
+    """The part of `Backend` that states its dtypes, functions and capabilities."""
 
     # That floats may be computed in.
     supported_dtypes: tuple[Dtype, ...] = tuple(dtype for dtype in Dtype if dtype.is_float)
@@ -111,7 +111,7 @@ class BackendFacts:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do, as it is set up.
+        """The capabilities of this backend, as it is set up.
 
         >>> import mithril as ml
         >>> ml.CpuBackend().capabilities.autodiff
@@ -139,7 +139,7 @@ class BackendFacts:
         return not self.is_manualgrad
 
     def check_op_jittable(self, op_key: str, *args: tuple[bool, Any]) -> bool:
-        """Whether this backend's compiler can follow an op.
+        """Tells whether this backend's compiler can trace an op.
 
         `args` has a pair (is a tensor, its Python types) for each argument, which matters where
         the op is a slice. Without a compiler nothing stands in the way.
@@ -166,11 +166,11 @@ class BackendFacts:
     # One device computes: what belongs to several of them says so.
 
     def place_model(self, model: Any, placement: Mapping[str, int]) -> Any:
-        """Not there: no submodel goes to a device of its own."""
+        """Not supported: no submodel can be placed on a device of its own."""
         raise self._no_parallelism("place_model", "compile the model as it is")
 
     def get_parallel_manager(self) -> Any:
-        """Not there: nothing is shared out among devices."""
+        """Not supported: work is not distributed over devices."""
         raise self._no_parallelism("get_parallel_manager")
 
     def get_raw_device_mesh(self) -> Any:
@@ -178,12 +178,12 @@ class BackendFacts:
         raise self._no_parallelism("get_raw_device_mesh")
 
     def register_callable(self, fn: Callable[..., Any], jit: bool = False) -> Any:
-        """Not there: no other process runs functions for this one."""
+        """Not supported: no other process runs functions for this one."""
         hint = "call the function; register_function and register_primitive name kernels"
         raise self._no_parallelism("register_callable", hint)
 
     def get_struct_cls(self) -> type:
-        """Not there: arrays are no ctypes structs."""
+        """Not supported: arrays are not ctypes structs."""
         own = self.get_backend_array_type()
         raise UnsupportedError(
             f"{type(self).__name__}: get_struct_cls: arrays are no structs but {own.__name__}",

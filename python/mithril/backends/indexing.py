@@ -1,4 +1,4 @@
-"""NumPy's indexing taken apart, and shapes of nothing, for arrays whose own rules differ."""
+"""NumPy's indexing in steps, and shapes of empty arrays, for libraries whose rules differ."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mithril.base.numpy import np
 
 
 class IndexPlan(NamedTuple):
-    """An index as two: `basic` first, then integer arrays along some axes of what that gives."""
+    """An index in two steps: `basic` first, then integer arrays along some axes of its result."""
 
     basic: tuple[Any, ...]  # ints, slices and None
     arrays: list[Any]  # ints, lists of ints, arrays
@@ -41,7 +41,7 @@ def counted_axes(axes: Iterable[int], rank: int) -> tuple[int, ...]:
 
 
 def reduced_axes(x: Any, axis: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The axes of an array that a reduction runs over, counted from the front; None means all."""
+    """Returns the axes that a reduction runs over, counted from the front; None means all."""
     if axis is None:
         return tuple(range(x.ndim))
     if isinstance(axis, int):
@@ -53,7 +53,7 @@ def reduced_axes(x: Any, axis: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 def is_mask(entry: Any) -> bool:
-    """Whether an entry of an index is a bool, or bools in lists or in an array of NumPy.
+    """Tells whether an entry of an index is a bool, or bools in lists or in a NumPy array.
 
     >>> is_mask([[True], [False]]), is_mask([0, 1])
     (True, False)

@@ -1,5 +1,5 @@
-"""What pickles of backends are made of: the arguments that a backend was made with, and what may
-have changed since."""
+"""Pickles of backends: the arguments that a backend was made with, and the attributes that may have
+changed since."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 def _is_kept(name: str, value: Any) -> bool:
-    """Whether it may have changed since, and is no handle of a library: those are made anew."""
+    """Tells whether an attribute is pickled: plain values are, handles of libraries are not."""
     return name in _KEPT or (not name.startswith("_") and isinstance(value, _PLAIN))
 
 

@@ -1,1 +1,1 @@
-"""What every room uses: checks of arguments, files, logs, and what marks public calls."""
+"""Helpers for all subpackages: checks of arguments, files, logging, marks of public calls."""

@@ -1,4 +1,4 @@
-"""What calls take from Python: flags, text, lists, dictionaries. Each refusal names the argument.
+"""Checks of arguments from Python: flags, text, lists, dictionaries. Errors name the argument.
 
 `what` begins the message of a refusal: "call: argument".
 """
@@ -27,7 +27,7 @@ _SINGLE: list[type] = []  # classes whose objects could be gone through, and are
 
 
 def checked_bool(what: str, value: Any) -> bool:
-    """The bool that a number or bool is."""
+    """Converts a number or bool to a bool; refuses anything else."""
     try:
         return bool(operator.index(value))
     except Exception:  # of somebody's __index__, too
@@ -35,7 +35,7 @@ def checked_bool(what: str, value: Any) -> bool:
 
 
 def checked_flag(what: str, value: Any, hint: str = "") -> bool:
-    """The bool that a layer is told by: no number, which would be a size in another order."""
+    """Checks that a flag of a layer is a bool: a number may be a size in the wrong place."""
     if isinstance(value, bool):
         return value
     if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_"):
@@ -55,13 +55,13 @@ def checked_str(what: str, text: Any) -> str:
 
 
 def single(cls: type[T]) -> type[T]:
-    """Marks a class whose objects are no lists of items, although they can be gone through."""
+    """Marks a class whose objects are no lists of items, although they are iterable."""
     _SINGLE.append(cls)
     return cls
 
 
 def checked_list(what: str, value: Any, of: str, optional: bool = False) -> list[Any]:
-    """The items of anything that can be gone through but text, dictionaries and connections."""
+    """Returns the items of any iterable except text, dictionaries and connections."""
     if optional and value is None:
         return []
     is_one = isinstance(value, (str, bytes, Mapping, *_SINGLE))
@@ -75,7 +75,7 @@ def checked_list(what: str, value: Any, of: str, optional: bool = False) -> list
 
 
 def checked_mapping(what: str, value: Any) -> Mapping[Any, Any]:
-    """A dictionary; None is an empty one."""
+    """Checks that a value is a mapping; None is an empty one."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -84,21 +84,21 @@ def checked_mapping(what: str, value: Any) -> Mapping[Any, Any]:
 
 
 def checked_instance(what: str, value: Any, cls: type | tuple[type, ...], a: str) -> Any:
-    """The value, which must be an object of a class; `a` says so in words."""
+    """Checks that a value is an object of a class and returns it; `a` names the class."""
     if not isinstance(value, cls):
         raise SignatureError(f"{what}: requires {a}, got {shown(value)}")
     return value
 
 
 def checked_size(what: str, value: Any, least: int = 1) -> int:
-    """An integer that a size can be."""
+    """Checks that a value is an integer of at least `least`, fit for a size."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**31:
         raise ArgumentError(f"{what}: requires an integer of at least {least}, got {shown(value)}")
     return value
 
 
 def checked_integer(what: str, value: Any) -> int:
-    """An integer of any size, NumPy's too, such as a seed; `what` names it without a colon."""
+    """Checks an integer of any size, NumPy's too, such as a seed; `what` has no colon here."""
     try:
         if type(value).__name__ not in ("bool", "bool_"):
             return operator.index(value)
@@ -108,7 +108,7 @@ def checked_integer(what: str, value: Any) -> int:
 
 
 def as_float(what: str, value: Any) -> float:
-    """A real number, which may be larger than a float can be, as a float."""
+    """Converts a real number, which may be beyond the range of floats, to a float."""
     try:
         return float(value)
     except OverflowError:
@@ -118,7 +118,7 @@ def as_float(what: str, value: Any) -> float:
 
 
 def checked_number(what: str, value: Any) -> Any:
-    """A number as a float; arrays, of any library, as they are."""
+    """Converts a number to a float; returns arrays, of any library, unchanged."""
     if isinstance(value, Real):
         return as_float(what, value)
     if not hasattr(value, "dtype"):

@@ -1,4 +1,4 @@
-"""Lines of code as their writer meant them."""
+"""Corrections of lines of the user's code, for error messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["corrected"]
 
 
 def corrected(source: str, key: str) -> str:
-    """The line of code with a name for `key`, or "" where it is no single call.
+    """Returns the line of code with a name for `key`, or "" where it is no single statement.
 
     >>> corrected('model |= ml.Add()(output="y")', "left")
     'model |= ml.Add()(output="y", left="left")'
@@ -28,7 +28,7 @@ def corrected(source: str, key: str) -> str:
 
 
 def _is_model_call(call: ast.Call) -> bool:
-    """Whether keys are given here: `layer(...)`, `ml.Relu()(...)`, `x.connect(...)`."""
+    """Tells whether a call takes keys: `layer(...)`, `ml.Relu()(...)`, `x.connect(...)`."""
     if isinstance(call.func, ast.Call):
         return True
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")

@@ -15,13 +15,13 @@ from mithril.errors import Fact, Place, ShapeError
 
 
 def at_line(by: str, file: str, line: int) -> str:
-    """ "Relu, train.py:14" of whatever is known."""
+    """Formats what is known of a call: "Relu, train.py:14"."""
     place = f"{os.path.basename(file)}:{line}" if line else ""
     return ", ".join(part for part in (by, place) if part)
 
 
 def _known(node: Any, key: Any) -> str:
-    """What is known of the wire, in the form of `why`."""
+    """Describes the shape or type of a wire as `why` does: "x : [N, 3]"."""
     name = key if isinstance(key, str) else key.key_name
     shapes = node.shapes([key])[0]
     if not shapes:
@@ -44,7 +44,7 @@ def why(node: Any, key: Any) -> str:
 
 
 class Dropped(NamedTuple):
-    """A call whose result nobody kept."""
+    """A call of a layer whose result was not added to a model."""
 
     title: str
     names: frozenset[str]
@@ -70,7 +70,7 @@ def take_dropped(names: set[str]) -> list[Dropped]:
 
 
 def report(node: Any, data_keys: Any, stated: set[str]) -> list[str]:
-    """What looks like a slip: inputs that are almost wires, layers whose results were dropped.
+    """Lists likely mistakes: inputs that almost name a wire, layers whose results were dropped.
 
     `stated` are the inputs that the user named in the call of compile: those are meant.
     """

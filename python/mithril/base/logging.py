@@ -1,4 +1,4 @@
-"""Where the engine's debug output goes: `sys.stderr` and the loggers below `mithril`."""
+"""Debug output of the engine, to `sys.stderr` and the loggers below `mithril`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TOPICS = ("passes", "memory", "codegen", "recompile", "kernels")
 
 
 def write(text: str) -> bool:
-    """Whole lines of MITHRIL_DEBUG and MITHRIL_PROFILE."""
+    """Writes whole lines of MITHRIL_DEBUG and MITHRIL_PROFILE to `sys.stderr`."""
     if sys.stderr is not None:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -18,7 +18,7 @@ def write(text: str) -> bool:
 
 
 def listens(topic: str, level: str) -> bool:
-    """Whether a record would go anywhere. Nobody can listen before `logging` is imported."""
+    """Tells whether a record would be logged; never before `logging` is imported."""
     _configure()
     logging = sys.modules.get("logging")
     if logging is None:
@@ -44,7 +44,7 @@ _configured = False
 
 
 def _configure() -> None:
-    """Once: levels as MITHRIL_LOG says, and a handler to show the records."""
+    """Sets levels as MITHRIL_LOG says, and a handler that shows the records; runs once."""
     global _configured
     if _configured:
         return

@@ -1,4 +1,4 @@
-"""What other libraries call things, and what they are called here: for messages of unknown names.
+"""Names that other libraries use, and their names here: for messages about unknown names.
 
 One table a kind of name: layers and functions of the package, members of connections, of models
 and of optimizers, arguments; and numbers in the place of another argument.
@@ -495,37 +495,37 @@ def _found(name: str, table: Mapping[str, tuple[str, str]]) -> str:
 
 
 def name_here(name: str) -> str:
-    """ ": Keras' Dense is ml.Linear(dimension)" for a name of another library, or ""."""
+    """Returns ": Keras' Dense is ml.Linear(dimension)" for a name of another library, or ""."""
     return _found(name, _NAMES)
 
 
 def member_here(name: str) -> str:
-    """The same of a member that tensors have elsewhere."""
+    """Like `name_here`, for members of other libraries' tensors."""
     return _found(name, _MEMBERS)
 
 
 def compiled_member_here(name: str) -> str:
-    """The same of a member that models have elsewhere."""
+    """Like `name_here`, for members of other libraries' models."""
     return _found(name, _OF_COMPILED)
 
 
 def model_member_here(name: str) -> str:
-    """The same of a member that models have elsewhere before they run."""
+    """Like `name_here`, for members of other libraries' models before they are compiled."""
     return _found(name, _OF_MODEL)
 
 
 def optimizer_member_here(name: str) -> str:
-    """The same of a member that optimizers have elsewhere."""
+    """Like `name_here`, for members of other libraries' optimizers."""
     return _found(name, _OF_OPTIMIZER)
 
 
 def optim_name_here(name: str) -> str:
-    """The same of a name of a module of optimizers."""
+    """Like `name_here`, for names in other libraries' modules of optimizers."""
     return _found(name, _OF_OPTIM)
 
 
 def functional_here(name: str, layers: Collection[str]) -> str:
-    """The same of a function of `torch.nn.functional`; `layers` are the classes of the package."""
+    """Like `name_here`, for functions of `torch.nn.functional`; `layers`: classes of mithril."""
     here = _OF_FUNCTIONAL.get(name)
     if here is None and name in _MEMBERS and "ml." in _MEMBERS[name][1]:
         here = _MEMBERS[name][1]
@@ -537,7 +537,7 @@ def functional_here(name: str, layers: Collection[str]) -> str:
 
 
 def argument_here(name: str, known: Collection[str], callee: str = "") -> str:
-    """What to give instead of an argument that layers have elsewhere, or ""."""
+    """Says what to give instead of an argument that layers of other libraries have, or ""."""
     if callee in _ON_AXIS_1 and name in ("axis", "dim", "data_format"):
         return f": the {_ON_AXIS_1[callee]} are axis 1 of the input; x.transpose(...) moves axes"
     here = next((argument for argument in _ARGUMENTS.get(name, ()) if argument in known), None)
@@ -598,7 +598,7 @@ def misplaced_here(layer: str, values: Mapping[str, Any]) -> str:
 
 
 def recurrent_order_here(layer: str, values: Mapping[str, Any]) -> str:
-    """The same of a recurrent layer, whose flags got numbers."""
+    """Like `misplaced_here`, for a recurrent layer whose flags got numbers."""
     size, layers = values["return_sequences"], values["bidirectional"]
     more = f", num_layers={shown(layers)}" if _is_number(layers) and layers > 1 else ""
     if _is_number(size) and size > 1:

@@ -1,4 +1,4 @@
-"""What loading asks of the process: its main interpreter, and that signals wait."""
+"""Requirements of loading: the main interpreter of the process, and signals that wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 def refuse_subinterpreters() -> None:
-    """The engine and NumPy know one interpreter of a process; in another one they would hang."""
+    """Raises ImportError in a subinterpreter, where the engine and NumPy would hang."""
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             interpreters = importlib.import_module(name)
@@ -25,9 +25,9 @@ def refuse_subinterpreters() -> None:
 
 @contextlib.contextmanager
 def signals_wait() -> Iterator[None]:
-    """Lets the handler of Ctrl-C run when the block is done.
+    """Delays the handler of Ctrl-C until the end of the block.
 
-    NumPy that is interrupted while it loads raises an ImportError, and cannot be loaded again.
+    If its import is interrupted, NumPy raises an ImportError and cannot be imported again.
     """
     handler = _signal.getsignal(_signal.SIGINT)
     came: list[tuple] = []

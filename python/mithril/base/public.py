@@ -29,7 +29,7 @@ _USAGE = {
 
 
 def public(function: F) -> F:
-    """`function` as users call it; the cost of a call that fits is one more Python frame."""
+    """Marks a function as public; a call that fits costs one more Python frame."""
     if _fits_always(function):
         return _core.public(function)
 
@@ -57,7 +57,7 @@ def public_with_shortcut(attribute: str) -> Callable[[F], F]:
 
 
 def _fits_always(function: Callable[..., Any]) -> bool:
-    """Whether Python calls it with the arguments that it has, or it takes any."""
+    """Tells whether no call can misfit: Python itself calls it, or it takes any arguments."""
     name = function.__name__
     if name.startswith("__") and name.endswith("__") and name not in _CALLED:
         return True
@@ -68,7 +68,7 @@ def _fits_always(function: Callable[..., Any]) -> bool:
 
 
 def signature_of(what: str, function: Any) -> inspect.Signature:
-    """The parameters of a function of the user's."""
+    """Returns the signature of a function of the user."""
     if not callable(function):
         raise SignatureError(f"{what}: requires a function, got {shown(function)}")
     try:
@@ -82,8 +82,8 @@ REQUIRED: Any = object()
 
 
 def refuses_misfits(function: F) -> F:
-    """For a function whose `*`, `**` and REQUIRED are there to be refused, by itself: where a frame
-    more would be felt."""
+    """Hides the `*`, `**` and REQUIRED of a function that refuses misfits by itself from its
+    signature: for functions where one more Python frame would cost too much."""
     signature = inspect.signature(function)
     own = [
         p.replace(default=p.empty) if p.default is REQUIRED else p
@@ -97,7 +97,7 @@ def refuses_misfits(function: F) -> F:
 def refusal(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> SignatureError:
-    """The error of a call that does not fit the parameters of `function`."""
+    """Returns the error for a call that does not fit the parameters of `function`."""
     parameters = list(inspect.signature(function).parameters.values())
     title, given = function.__name__, list(args)
     kwargs = {name: value for name, value in kwargs.items() if value is not REQUIRED}

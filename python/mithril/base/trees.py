@@ -9,7 +9,7 @@ from typing import Any
 
 
 def leaves(tree: Any) -> list[Any]:
-    """What is in a nest, in its order; None is no leaf."""
+    """Returns the leaves of a nest, in order; None is no leaf."""
     if isinstance(tree, dict):
         return [leaf for item in tree.values() for leaf in leaves(item)]
     if isinstance(tree, list | tuple):
@@ -18,7 +18,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def filled(tree: Any, new: Iterator[Any]) -> Any:
-    """A nest of that form with other leaves."""
+    """Returns a nest of the form of `tree` with the leaves replaced by `new`."""
     if isinstance(tree, dict):
         return with_items(tree, [filled(item, new) for item in tree.values()])
     if isinstance(tree, list | tuple):
@@ -27,7 +27,7 @@ def filled(tree: Any, new: Iterator[Any]) -> Any:
 
 
 def with_items(nest: Any, items: Iterable[Any]) -> Any:
-    """A dictionary, list or tuple of that kind with other items."""
+    """Returns a dictionary, list or tuple like `nest` with other items."""
     if isinstance(nest, dict):
         pairs = dict(zip(nest, items, strict=True))
         if not isinstance(nest, OrderedDict | defaultdict):
@@ -39,7 +39,7 @@ def with_items(nest: Any, items: Iterable[Any]) -> Any:
 
 
 def ordered(tree: Any, like: Any) -> Any:
-    """A nest with its dictionaries in the order of another one's."""
+    """Returns a nest with its dictionaries in the order of those in `like`."""
     if isinstance(like, dict):
         return {key: ordered(tree[key], item) for key, item in like.items()}
     if isinstance(like, list | tuple):

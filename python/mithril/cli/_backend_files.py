@@ -178,7 +178,7 @@ __all__ = ["as_array", "native", "xp"]
 '''
 
 TEST = '''\
-"""What the backend defines, against mithril's oracle and numbers written down by hand."""
+"""Checks the backend against the oracle and numbers written down by hand."""
 
 import mithril as ml
 import numpy as np

@@ -34,7 +34,7 @@ def main(name: str) -> None:
 
 
 def examined(name: str) -> dict[str, Any]:
-    """What there is of a backend, and whether its model's values and gradients are right."""
+    """Returns the facts of a backend, and whether a model's values and gradients are right."""
     found: dict[str, Any] = {"versions": _versions(name)}
     try:
         backend = backend_class(name)()
@@ -74,7 +74,7 @@ def _devices(backend: Any) -> list[str]:
 
 
 def _facts(backend: Any) -> dict[str, str]:
-    """What the backend says of the device or the compiler that it uses."""
+    """Returns the facts of the device or the compiler that the backend uses."""
     info = getattr(backend, "device_info", None) or {}
     found = {key.replace("_", " "): str(info[key]) for key in _SHOWN if key in info}
     if "memory" in found:
@@ -134,7 +134,7 @@ def _results(backend: Any, arrays: dict[str, Any], slope: Any) -> dict[str, Any]
 
 
 def _allowed(backend: Any) -> float:
-    """How far a result may be off, by the coarsest float type that the backend computes in."""
+    """Returns the tolerance of results, by the coarsest float type that the backend computes in."""
     kinds = {str(backend.default_dtype), str(backend.compute_dtype or backend.default_dtype)}
     return 64 * max(_STEPS.get(kind, 0.0) for kind in kinds)
 

@@ -46,7 +46,7 @@ def machine() -> dict[str, Any]:
 
 
 def _usable_cores() -> int:
-    """The cores that this process may run on, which are the engine's threads unless it is told."""
+    """Returns the number of cores of this process: the engine's default number of threads."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -117,7 +117,7 @@ def _problem(name: str, value: str, table: Mapping[str, str]) -> str:
 
 
 def _is_among(value: str, values: str) -> bool:
-    """Whether a value is one of those that the table of variables names."""
+    """Tells whether a value is one of those that the table of variables allows."""
     numbers = re.fullmatch(r"(\d+)\.\.(\d+)", values)
     if numbers:
         return value.isdecimal() and int(numbers[1]) <= int(value) <= int(numbers[2])

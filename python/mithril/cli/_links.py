@@ -66,7 +66,7 @@ def _wrong_in(page: Path) -> Iterator[str]:
 
 
 def _problem(page: Path, link: str) -> str:
-    """What is wrong with a link; "" where it leads somewhere."""
+    """Says why a link is broken; "" where it is not."""
     if _SCHEME.match(link):
         return _problem_of_address(link)
     path, _, anchor = link.partition("#")
@@ -92,7 +92,7 @@ def _resolved(page: Path, path: str) -> Path:
 
 
 def _targets(page: Path) -> list[Path]:
-    """The files that a page leads to."""
+    """Returns the files that a page links to."""
     local = [link.partition("#")[0] for link in _links(page) if not _SCHEME.match(link)]
     paths = [_resolved(page, path) for path in local if path]
     return [path for path in paths if path.is_file()]
@@ -104,7 +104,7 @@ def _text(page: Path) -> str:
 
 
 def _links(page: Path) -> list[str]:
-    """All of a page, as they are written; what stands in code is none."""
+    """Returns the links of a page as they are written, without those in code."""
     text = _CODE.sub("", _FENCE.sub("", _text(page)))
     return [*_LINK.findall(text), *_DEFINED.findall(text)]
 

@@ -39,7 +39,7 @@ _SECONDS = 3600.0  # for one process, at most
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the tables, or JSON; 1 where a backend failed, 2 for arguments that do not fit."""
+    """Prints the tables, or JSON; returns 1 where a backend failed, 2 for wrong arguments."""
     options = _parser().parse_args(list(arguments))
     backends = backends_of(options.backends)
     problem = backends if isinstance(backends, str) else _cannot_plot(options.plot)
@@ -61,7 +61,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _on_several_devices(found: Sequence[dict[str, Any]]) -> bool:
-    """Whether kinds of devices would be compared; says so."""
+    """Tells whether the results are from several kinds of devices; if so, prints which."""
     made = [result for result in found if "device" in result]
     if len({result["device"].partition(":")[0] for result in made}) < 2:
         return False
@@ -72,7 +72,7 @@ def _on_several_devices(found: Sequence[dict[str, Any]]) -> bool:
 
 
 def _measured(task: dict[str, Any]) -> dict[str, Any]:
-    """What a process finds; tells who waits what it waits for."""
+    """Returns the result of a measurement in its own process; prints what is measured."""
     print(f"measuring {task['model']} on {task['backend']} …", file=sys.stderr, flush=True)
     return _in_its_own_process(task)
 
@@ -104,7 +104,7 @@ def _count(text: str) -> int:
 
 
 def _cannot_plot(path: Path | None) -> str:
-    """Why nothing could be drawn there, told before anything is measured; "" where it can."""
+    """Says before measuring why no plot could be drawn at `path`; "" where one can."""
     if path is None:
         return ""
     if path.suffix.lower() != ".png":
@@ -156,7 +156,7 @@ def _text(results: list[dict[str, Any]], absent: list[dict[str, Any]], options: 
 
 
 def _footnote(options: Any) -> str:
-    """How the numbers came about."""
+    """Describes how the numbers were measured."""
     images = "1 image" if options.batch == 1 else f"{options.batch} images"
     return (
         f"{images} at once, a process for each row; medians of {options.repeats} calls after"

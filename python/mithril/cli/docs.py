@@ -44,7 +44,7 @@ def _read(path: Path) -> str | None:
 
 
 def pages() -> dict[str, str]:
-    """File name -> text."""
+    """Returns the reference pages: file name -> text."""
     return {"env_vars.md": env_vars_page(), "ops.md": ops_page()}
 
 
@@ -235,7 +235,7 @@ def _emitted_support(op: dict[str, Any], functions: set[str]) -> str:
 
 @cache
 def _function_names(package: str) -> set[str]:
-    """Of a backend's `ops.py`, read and not imported: its framework may not be here."""
+    """Returns the public names of a backend's `ops.py`, which is not imported but parsed."""
     import ast
 
     path = Path(__file__).resolve().parent.parent / "backends" / package / "ops.py"

@@ -25,7 +25,7 @@ _GIB = 2.0**30
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Prints the report; 1 where a backend that is here does not work, 2 for unknown names."""
+    """Prints the report; returns 1 where an installed backend fails, 2 for unknown names."""
     options = _parser().parse_args(list(arguments))
     names = backends_of(options.backends)
     if isinstance(names, str):
@@ -55,7 +55,7 @@ def _seconds(text: str) -> float:
 
 
 def examined(names: Sequence[str], seconds: float) -> dict[str, Any]:
-    """The whole report."""
+    """Examines the machine and the named backends; returns the whole report."""
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         backends = list(pool.map(lambda name: _in_its_own_process(name, seconds), names))
     return {
@@ -85,7 +85,7 @@ def _in_its_own_process(name: str, seconds: float) -> dict[str, Any]:
 
 
 def _ending(status: int, said: str) -> str:
-    """How a process ended, and the last line that it said."""
+    """Describes how a process ended, with the last line of its output."""
     ended = f"its process ended with status {status}"
     if status < 0:
         ended = f"its process was ended by {_signal_name(-status)}"
@@ -104,7 +104,7 @@ def _signal_name(number: int) -> str:
 
 
 def text(report: dict[str, Any]) -> str:
-    """The report as a person reads it."""
+    """Formats the report as text."""
     parts = [
         _machine_text(report["machine"]),
         "\n".join(["backends", *_backend_lines(report["backends"])]),
@@ -143,7 +143,7 @@ def _backend_lines(backends: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _backend_texts(found: dict[str, Any]) -> list[str]:
-    """What stands to the right of the backend's name, line by line."""
+    """Returns the lines that stand to the right of the backend's name."""
     lines = []
     if "backend" in found:
         lines.append(found["backend"])

@@ -1,4 +1,4 @@
-"""What type checkers are told of the arguments of layers, from the registry and the engine."""
+"""The type annotations of the arguments of layers, from the registry and the engine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _OF_NAME = {
 def of_parameters(
     op: dict, parameters: list[tuple[str, str | None]], further: list[tuple[str, str]]
 ) -> dict[str, str]:
-    """Argument -> its type."""
+    """Returns the type annotation of each argument by name."""
     defaults = dict([*parameters, *further])
     inputs = {i["name"]: i for i in op["inputs"]}
     kinds = _kinds_of_keys(op)
@@ -104,7 +104,7 @@ def _of_bits(name: str, bits: int, default: str | None) -> str:
 
 
 def _like(default: str | None) -> str:
-    """The type of a default; what may be more than that is anything."""
+    """Returns the type of a default; "typing.Any" where it says too little."""
     if default in ("True", "False"):
         return "bool"
     try:
@@ -124,7 +124,7 @@ def _or_none(kind: str, default: str | None) -> str:
 
 
 def _kinds_of_keys(op: dict) -> dict[str, int]:
-    """Key -> kinds of content, as narrow as the engine knows them of the op alone."""
+    """Returns the kinds of content of each key, as narrow as the engine infers from the op."""
     node = _leaf(op)
     values = [i for i in op["inputs"] if i["is_key"] or not i["kinds"] & _TENSORS]
     return {i["name"]: _kinds(node, i) for i in values if not i["variadic"]}
@@ -135,7 +135,7 @@ def _kinds(node: Any, entry: dict) -> int:
 
 
 def _leaf(op: dict) -> Any:
-    """The op with open keys; None where its arguments have no values to try."""
+    """Returns a node of the op with open keys; None where its arguments have no values to try."""
     attrs = {name: default for name, default in op["attrs"] if default is not MISSING}
     keys = {entry["name"] for entry in op["inputs"]}
     for sample in op["samples"][:1]:

@@ -82,7 +82,7 @@ def plain_form(op: dict) -> dict | None:
 
 
 def robust_keywords(op: dict) -> list[tuple[str, str]]:
-    """What only the robust form takes."""
+    """Returns (name, default) of each argument that only the robust form takes."""
     form = robust_form(op)
     own = {i["name"] for i in op["inputs"]}
     further = [i for i in form["inputs"] if i["name"] not in own] if form else []

@@ -28,7 +28,7 @@ _before: dict[str, Any] = {}  # addition -> what was there before it
 
 
 class Installed:
-    """What `install` returns; as a context manager it takes away what that call has added."""
+    """The result of `install`; as a context manager it removes what that call has added."""
 
     def __init__(self, added: tuple[str, ...]) -> None:
         self.added = added

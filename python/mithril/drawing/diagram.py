@@ -1,4 +1,4 @@
-"""What a picture shows: boxes of submodels, inputs and outputs, wires between them, clusters."""
+"""The elements of a picture: boxes of submodels, inputs and outputs, wires, clusters."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def diagram_of(model: Any, depth: int | None = None) -> Diagram:
 
 
 def clean(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Text without what no file may hold or what turns its direction, of bounded length."""
+    """Removes control characters and changes of direction from text, and limits its length."""
     if len(text) <= most and text.isascii() and text.isprintable():
         return text
     safe = "".join("\ufffd" if _is_unsafe(c) else c for c in text[: most + 1])
@@ -189,12 +189,12 @@ class _Reader:
 
 
 def _is_same(name: str, key: str) -> bool:
-    """Whether a wire's name tells nothing that the key does not: "$3", "weight", "weight_3"."""
+    """Tells whether a wire's name adds nothing to the key: "$3", "weight", "weight_3"."""
     return name.startswith("$") or name == key or name.rpartition("_")[0] == key
 
 
 def _count_text(shapes: list[str]) -> str:
-    """How many parameters a closed model has, as far as their shapes are known."""
+    """Returns the number of parameters of a closed model as text, "> " where shapes are open."""
     total, is_open = 0, False
     for shape in shapes:
         sizes = shape.strip("[]").split(", ") if shape != "[]" else []

@@ -37,7 +37,7 @@ class Edge:
 
 @dataclass
 class Layout:
-    """Nodes beyond the given ones are stand-ins."""
+    """The positions of nodes; nodes beyond the given ones are stand-ins (see `Edge`)."""
 
     nodes: list[Node]
     edges: list[Edge]
@@ -177,7 +177,7 @@ def _ordered(nodes: list[Node], edges: list[Edge]) -> list[list[int]]:
 
 
 def _depth_first(above: list[list[int]], below: list[list[int]]) -> list[int]:
-    """What belongs together comes together."""
+    """Returns the nodes in depth-first order, so that connected nodes stand together."""
     seen = [False] * len(above)
     out = []
     pending = [at for at in range(len(above)) if not above[at]][::-1]

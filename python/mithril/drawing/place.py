@@ -1,4 +1,4 @@
-"""Where everything of a diagram lies. Each cluster is laid out alone, innermost first, and is one
+"""Computes the layout of a diagram. Each cluster is laid out alone, innermost first, and is one
 node of the cluster around it; wires enter and leave it at ports on its borders, so nothing of one
 cluster can lie on anything of another."""
 
@@ -52,13 +52,13 @@ class Placement:
 
 
 def text_width(text: str, size: float = FONT) -> float:
-    """An upper bound for common sans-serif fonts."""
+    """Returns an upper bound of the width of a text in common sans-serif fonts."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
     return size * (0.6 * (len(text) - wide) + 1.05 * wide)
 
 
 def place(diagram: Diagram) -> Placement:
-    """Positions of everything, from (0, 0) on."""
+    """Returns the positions of everything in a diagram, from (0, 0) on."""
     return _Placer(diagram).run()
 
 
@@ -115,7 +115,7 @@ class _Placer:
             self._enter(at, source, target, into)
 
     def _chain(self, box: int) -> list[int]:
-        """The clusters around a box, the outermost first."""
+        """Returns the clusters around a box, the outermost first."""
         found = []
         at = self.diagram.boxes[box].cluster
         while at >= 0:

@@ -17,7 +17,7 @@ __all__ = ["ArrayMethods"]
 
 
 class ArrayMethods:
-    """What `Backend` has of them; all of it goes through its other methods and its `ops`."""
+    """The part of `Backend` with these methods, which call its other methods and its `ops`."""
 
     tensor: Any
     shape: Any
@@ -218,7 +218,7 @@ class ArrayMethods:
     # Values of Python, as models have them.
 
     def union(self, *values: Any) -> tuple[Any, ...]:
-        """One tuple of numbers and tuples of numbers."""
+        """Joins numbers and tuples of numbers to one tuple."""
         return sum((tuple(v) if isinstance(v, tuple | list) else (v,) for v in values), ())
 
     def to_tuple(self, *values: Any) -> tuple[Any, ...]:
@@ -228,7 +228,7 @@ class ArrayMethods:
         return list(values)
 
     def _beside(self, input: Any, made: Any) -> Any:
-        """Puts what the host made of an array where that array is."""
+        """Moves a result that the host computed from an array to the device of that array."""
         return made
 
     def _given(self, value: Any) -> Any:
@@ -245,7 +245,7 @@ def _count(what: str, value: Any) -> int:
 
 
 def _pairs(width: Any, rank: int) -> tuple[tuple[int, int], ...]:
-    """`width` as a pair for each axis."""
+    """Returns `width` as a pair for each axis."""
     pairs: Any = width
     if _is_count(width):
         pairs = ((width, width),) * rank

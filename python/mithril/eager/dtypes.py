@@ -16,7 +16,7 @@ _ORDER = {name: rank for rank, name in enumerate(
 
 
 def promote(a: Dtype, b: Dtype) -> Dtype:
-    """The dtype that operands of two dtypes meet in."""
+    """Returns the dtype to which operands of two dtypes are promoted."""
     if a is b:
         return a
     if {a, b} == {Dtype.uint8, Dtype.int8}:
@@ -29,7 +29,7 @@ def promote(a: Dtype, b: Dtype) -> Dtype:
 def compute_type(
     backend: Any, rule: str, arrays: Iterable[Dtype], numbers: Iterable[Any] = ()
 ) -> Dtype:
-    """What an op of that rule computes in: numbers of Python widen the kind of arrays only."""
+    """Returns the dtype that an op of that rule computes in; Python numbers widen only the kind."""
     joined = functools.reduce(promote, arrays)
     weak = max([0, *(_kind_of_number(number) for number in numbers)])
     if weak > _kind(joined):

@@ -97,7 +97,7 @@ _FIRST_RESULT_ONLY = ("topk",)  # the values, as the method is called in the ref
 
 
 def find(backend: Any, name: str) -> Callable[..., Any] | None:
-    """The method of that name, or None where there is no such op."""
+    """Returns the method of that name, or None where there is no such op."""
     if name in MODELS:
         return functools.partial(_call_model, backend, name)
     method = _method(name)
@@ -108,7 +108,7 @@ def find(backend: Any, name: str) -> Callable[..., Any] | None:
 
 @functools.cache
 def names() -> frozenset[str]:
-    """Every name that `find` knows."""
+    """Returns every name that `find` knows."""
     listed = {n for op in _core.ops() if op["python_name"] for n in (op["name"], *op["aliases"])}
     return frozenset({*listed, *LAYERS, *MODELS})
 
@@ -448,7 +448,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _is_array(backend: Any, value: Any) -> bool:
-    """Of this backend, or of another one."""
+    """Tells whether a value is an array, of this backend or of another library."""
     return backend._is_native(value) or (
         isinstance(value, np.ndarray | np.generic) or hasattr(value, "__dlpack__")
     )
@@ -503,14 +503,14 @@ def is_plain(error: Exception) -> bool:
 
 
 def _said(error: Exception) -> str:
-    """The first line, without the name of a function in front (MLX)."""
+    """Returns the first line of an error, without the function name in front (MLX)."""
     line = re.sub(r"^\[\w+\]\s*", "", (str(error).splitlines() or [""])[0])
     line = line.partition(" [original->remapped]")[0]  # which shows them as tuples
     return line[:_LONGEST_SAID].strip().rstrip(".,:") or type(error).__name__
 
 
 def typed(op: str, error: Exception, operands: Sequence[Any]) -> MithrilError:
-    """A library's exception as ours: the op, the requirement, the shapes that were given."""
+    """Converts a library's exception to ours, with the op, its requirement and the given shapes."""
     shapes = [list(x.shape) for x in leaves(list(operands)) if hasattr(x, "shape")]
     got = " and ".join(map(str, shapes)) or shown(operands)
     text = f"{op}: {_said(error)}, got {got}"

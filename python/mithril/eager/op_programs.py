@@ -1,4 +1,4 @@
-"""Models of one op, compiled for a backend and kept: its methods run them for want of functions."""
+"""Models of one op, compiled and cached, for methods whose op the backend has no function for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(
     arrays: Mapping[str, Any],
     is_data_dependent: bool = False,
 ) -> Any:
-    """What the model that `make` gives makes of arrays by name: its output, or a tuple of several.
+    """Runs the model that `make` builds on arrays by name; returns its output or a tuple of them.
 
     Equal kinds are equal models. `is_data_dependent`: the data say how many elements there are.
     """

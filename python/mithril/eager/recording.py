@@ -1,4 +1,4 @@
-"""Methods of backends on connections: the op is recorded, as `ml.Lambda` wants it."""
+"""Records the ops of backend methods that are called on connections, for `ml.Lambda`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril.logical.connection import apply_op
 
 
 def is_symbolic(value: Any) -> bool:
-    """Whether it is a connection, or a tuple or list with one in it."""
+    """Tells whether a value is a connection, or a tuple or list that contains one."""
     if isinstance(value, tuple | list):
         return any(map(is_symbolic, value))
     # Nobody has a connection before its module is there.
@@ -20,7 +20,7 @@ def is_symbolic(value: Any) -> bool:
 
 
 def record(op: str, operands: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """The op on connections."""
+    """Applies an op to connections; returns the connection of its result."""
 
     try:
         known = _core.find_op(op_of(op))
@@ -32,7 +32,7 @@ def record(op: str, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
 
 
 def rank_of(what: str, wire: Any) -> int:
-    """Of a connection whose shape was given with it."""
+    """Returns the number of axes of a connection; raises TraceError if no shape was given."""
     shape = (wire._fields or (None,) * 4)[3]
     if shape is None or any(isinstance(size, tuple) or size is ... for size in shape):
         raise TraceError(f"{what}: on a connection requires a key with a known number of axes")
@@ -40,7 +40,7 @@ def rank_of(what: str, wire: Any) -> int:
 
 
 def op_of(function: str) -> str:
-    """The op that a function of a backend's table is."""
+    """Returns the name of the op that a function of a backend computes."""
     return _OPS.get(function, function)
 
 

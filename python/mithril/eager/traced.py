@@ -104,7 +104,7 @@ class Recording:
         )
 
     def by_name(self, values: Sequence[Any]) -> dict[str, Any]:
-        """Of values for all leaves of the arguments: those of float inputs that are read."""
+        """Picks from values for all leaves of the arguments those of float inputs that are read."""
         known = set() if self.model is None else set(self.model.input_keys)
         given = [v for v, leaf in zip(values, leaves(self._arguments), strict=True)
                  if self._is_input(leaf)]  # fmt: skip
@@ -125,7 +125,7 @@ class Recording:
         return physical.evaluate({}, self._present(physical))
 
     def run_gradient(self, cotangents: dict[str, Any], wrt: Sequence[str]) -> tuple[dict, dict]:
-        """Outputs, and the gradients of inputs; zeros of those that nothing depends on."""
+        """Returns outputs, and gradients of `wrt`: zeros for inputs that no output depends on."""
         zeros = {name: self._backend.zeros_like(self.arrays[int(name[1:])]) for name in wrt}
         if self.model is None:
             return {}, zeros
@@ -153,7 +153,7 @@ class Recording:
         return self._values(self._aux_tree, outputs)
 
     def movement(self, moved: dict[str, Any]) -> Any:
-        """As `output`, of how the results change: what was not computed does not."""
+        """Returns the tangents in the form of the result; those of values not computed are 0."""
         backend = self._backend
 
         def change(leaf: Any) -> Any:
@@ -172,13 +172,13 @@ class Recording:
         return leaf if name is None else outputs[name]
 
     def cotangents(self, given: Any) -> dict[str, Any]:
-        """By output, for a nest of the form of the result."""
+        """Returns cotangents by output name, from a nest of the form of the result."""
         values = _matching(given, self._tree, "vjp: requires a cotangent for each result")
         pairs = zip(self.results, values, strict=True)
         return {self._computed[id(r)]: v for r, v in pairs if id(r) in self._computed}
 
     def argument(self, number: int, by_name: dict[str, Any]) -> Any:
-        """A nest of the form of an argument with what belongs to its inputs."""
+        """Returns a nest of the form of an argument with the values of its inputs."""
         names = iter(self.names_of(number))
 
         def value(leaf: Any) -> Any:
@@ -188,7 +188,7 @@ class Recording:
         return filled(tree, iter([value(leaf) for leaf in leaves(tree)]))
 
     def slope_name(self, fn: Callable[..., Any]) -> str:
-        """The one scalar of the result."""
+        """Returns the name of the result, which must be one scalar."""
         if len(self.results) == 1 and id(self.results[0]) in self._computed:
             name = self._computed[id(self.results[0])]
             if self.model.shapes[name] == []:
@@ -258,7 +258,7 @@ def push_forward(
 
 
 def _matching(given: Any, like: Any, requirement: str) -> list[Any]:
-    """The leaves of a nest, which must have the form of another one."""
+    """Returns the leaves of a nest, which must have the form of `like`."""
     try:
         found = leaves(ordered(given, like))
     except (KeyError, TypeError, ValueError):
@@ -296,7 +296,7 @@ def _slope_model(
 
 
 def vmap(backend: Any, fn: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    """The function on each row of its arguments' arrays, and the results stacked."""
+    """Applies a function to each row of its arguments' arrays; returns the stacked results."""
     arrays = [x for x in leaves(list(arguments)) if backend._is_native(x)]
     sizes = {int(x.shape[0]) for x in arrays if x.ndim}
     if len(sizes) != 1:
@@ -322,7 +322,7 @@ def _stacked(backend: Any, arrays: Sequence[Any]) -> Any:
 
 
 def jacobian(backend: Any, fn: Callable[..., Any], x: Any) -> Any:
-    """A row for each element of the result."""
+    """Computes the Jacobian, with a row for each element of the result."""
     output, pull, _ = pull_back(backend, fn, (x,), False)
     size = int(np.size(output))
     basis = np.eye(size, dtype=np.asarray(output).dtype).reshape(size, *np.shape(output))

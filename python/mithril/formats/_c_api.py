@@ -27,7 +27,7 @@ _LONGEST = 120  # characters of a name in a comment
 
 
 def c_type(array: Array) -> str:
-    """What C calls the elements; halves are their bits, and bool is 0 or 1."""
+    """Returns the C type of the elements; halves are `uint16_t` bits, bool is `uint8_t` 0 or 1."""
     return _C_TYPES[array.dtype]
 
 
@@ -51,7 +51,7 @@ def described(array: Array) -> str:
 
 
 def header(export: Export) -> str:
-    """The declarations that a user's C includes."""
+    """Returns the text of the header that users include."""
     name, guard = export.name, f"{export.name.upper()}_API_H"
     sizes = [("ALIGNMENT", ALIGNMENT), ("WEIGHT_BYTES", end_of(export.constants))]
     sizes += [("STATE_BYTES", end_of(export.kept))] if export.training else []
@@ -139,7 +139,7 @@ def _prototype(export: Export, verb: str) -> str:
 
 
 def source(export: Export) -> str:
-    """The definitions of what the header declares."""
+    """Returns the text that defines what the header declares."""
     name = export.name
     parts = [f"/* Calls of the program in {name}.c with typed arrays. */"]
     parts.append(f'#include "{name}_api.h"\n')
@@ -215,7 +215,7 @@ def _rate(export: Export) -> str:
 
 
 def arrays(export: Export) -> Iterator[bytes]:
-    """The text of a file with the weights, and with what training begins with."""
+    """Returns the C text of the weights and of the initial state of training."""
     name = export.name
     yield f'#include <math.h>\n#include <string.h>\n\n#include "{name}_api.h"\n\n'.encode()
     rows = list(zip(export.constants, export.constant_arrays, strict=True))

@@ -1,4 +1,4 @@
-"""What stands beside the C of an exported folder: example, build files, README, blocks."""
+"""The files beside the C of an exported folder: example, build files, README, binary weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril.formats._c_layout import ALIGNMENT, Array, Export, end_of
 
 
 def block(arrays: Sequence[Array], values: Sequence[np.ndarray], alignment: int) -> Iterator[bytes]:
-    """The bytes of a file with arrays, each at its offset."""
+    """Returns the bytes of a file with arrays, each at its offset."""
     for _array, value in zip(arrays, values, strict=True):
         data = np.ascontiguousarray(value).tobytes()
         yield data
@@ -101,7 +101,7 @@ static void *read_whole(const char *folder, const char *name, size_t bytes) {
 
 
 def main(export: Export) -> str:
-    """An example that runs the model on files."""
+    """Returns the C of an example that runs the model on files."""
     name = export.name
     reads = export.weights == "binary" and (export.training or export.constants)
     head = _MAIN.replace("{states}", _MAIN_STATES if export.states else "")
@@ -151,7 +151,7 @@ def _read_next(one: Array) -> str:
 
 
 def _named(text: str, name: str) -> str:
-    """The text with the export's name for @, and in capitals for ^."""
+    """Replaces @ by the export's name, and ^ by that name in capitals."""
     return text.replace("@", name).replace("^", name.upper())
 
 
@@ -179,7 +179,7 @@ def _fields(struct: str, arrays: Sequence[Array]) -> Iterator[str]:
 
 
 def _shown(one: Array) -> Iterator[str]:
-    """Prints the first number of an output."""
+    """Returns C that prints the first number of an output."""
     if one.bytes and not one.dtype.endswith("float16"):
         yield f'  printf("{one.field}[0] = %g\\n", (double)outputs.{one.field}[0]);'
 
@@ -249,7 +249,7 @@ def _libs(export: Export) -> str:
 
 
 def makefile(export: Export) -> str:
-    """Builds library and example with make."""
+    """Returns the makefile that builds library and example."""
     text = _MAKEFILE.format(
         flags=" ".join(FIXED_FLAGS),
         libs="-lm" if _libs(export) else "",
@@ -261,7 +261,7 @@ def makefile(export: Export) -> str:
 
 
 def cmake(export: Export) -> str:
-    """Builds the same with CMake."""
+    """Returns the CMakeLists.txt that builds library and example."""
     options = [flag for flag in FIXED_FLAGS if not flag.startswith("-std=")]
     more = ["-ffreestanding"] if export.freestanding else []
     return _CMAKE.format(
@@ -347,7 +347,7 @@ block `state`. Write it to a file to go on later. `@_rate` is where the rate is.
 
 
 def readme(export: Export) -> str:
-    """What the files are, and how arrays lie in memory."""
+    """Returns the README: what the files are, and how arrays lie in memory."""
     is_binary = export.weights == "binary"
     weights = "weights in their order, 64 bytes aligned" if is_binary else "the weights as arrays"
     end = "bin" if is_binary else "c"

@@ -17,7 +17,7 @@ ALIGNMENT = 64  # bytes: of the arena, of files in memory and of every array in 
 
 @dataclass(frozen=True)
 class Array:
-    """An array of the program: its place among the program's, and what C calls it."""
+    """An array of the program: its number among inputs or outputs, and its name in C."""
 
     place: int
     kind: str  # "input", "output", "weight"; of what training keeps: "parameter", "optimizer.m" …
@@ -32,7 +32,7 @@ class Array:
         return int(np.prod(self.shape, dtype=np.int64)) * Dtype(self.dtype).itemsize
 
     def entry(self) -> dict[str, Any]:
-        """What the description of the layout says of it."""
+        """Returns the entry of this array in the description of the layout."""
         names = {"kind": self.kind, "field": self.field, "name": self.name}
         facts = {"dtype": self.dtype, "shape": list(self.shape), "bytes": self.bytes}
         where = {} if self.field else {"offset": self.offset}
@@ -108,7 +108,7 @@ class Export:
         return [self.values[one.place] for one in self.kept]
 
     def layout(self) -> dict[str, Any]:
-        """What a reader of the files has to know, for programs."""
+        """Returns the machine-readable description of the files."""
         found: dict[str, Any] = {
             "format": "mithril-c/1",
             "name": self.name,
@@ -132,7 +132,7 @@ class Export:
 
 
 def placed_arrays(arrays: Iterable[Array]) -> list[Array]:
-    """Arrays one after another in a block, each at a multiple of the alignment."""
+    """Places arrays one after another in a block, each at a multiple of the alignment."""
     out: list[Array] = []
     for one in arrays:
         out.append(replace(one, offset=end_of(out)))
@@ -140,7 +140,7 @@ def placed_arrays(arrays: Iterable[Array]) -> list[Array]:
 
 
 def end_of(arrays: Sequence[Array]) -> int:
-    """The bytes of a block with these arrays."""
+    """Returns the size in bytes of a block with these arrays."""
     if not arrays:
         return 0
     end = arrays[-1].offset + arrays[-1].bytes

@@ -1,4 +1,4 @@
-"""What readers and writers of files share: errors of damage, streams that hash."""
+"""Helpers of readers and writers of files: errors of damaged files, streams that hash."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ CHUNK = 1 << 20
 
 
 def damaged(what: str, problem: str, hint: str = "") -> ParseError:
-    """A file that is not what was written."""
+    """Returns the error for a file that is damaged: not as it was written."""
     return ParseError(f"{what}: {problem}", code="MTH603", hint=hint)
 
 
 class Hashed:
-    """A stream, what went through it counted and hashed."""
+    """A stream that counts and hashes the bytes that pass through it."""
 
     def __init__(self, stream: Any):
         self._stream = stream
@@ -32,7 +32,7 @@ class Hashed:
         self._note(data)
 
     def read(self, count: int) -> bytes:
-        """As many bytes, or fewer where the stream ends."""
+        """Reads `count` bytes, or fewer where the stream ends."""
         parts = []
         while count > 0:
             data = self._stream.read(min(count, CHUNK))

@@ -113,7 +113,7 @@ def _checked_params(physical: Any, params: Any) -> Mapping[str, Any]:
 
 
 def _recompiled(physical: Any) -> Any:
-    """The same model compiled for C, on whatever backend it runs."""
+    """Compiles the model of any backend again, for C."""
     from mithril.backends.with_manualgrad.c_backend.backend import TextOnly
 
     compilation = compilation_of(physical)
@@ -208,7 +208,7 @@ def _step(physical: Any, wanted: Wanted, given: Any, params: Any) -> Export:
 
 
 def _roles(program: Any, optimizer: Any, trained: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """What steps update: the graph's name of an input -> its kind, no field, its name."""
+    """Returns what a step updates: name of an input in the graph -> (kind, "", name)."""
     found = {k.name: (_KINDS[k.role], "", k.name) for k in program.inputs if k.role != "data"}
     for slot in optimizer.slots:
         found |= {slot_key(slot, name): (f"optimizer.{slot}", "", name) for name in trained}
@@ -216,7 +216,7 @@ def _roles(program: Any, optimizer: Any, trained: Sequence[str]) -> dict[str, tu
 
 
 def _updates(graph: Any, program: Any, roles: Iterable[str]) -> dict[str, str]:
-    """Results of a step, each with the input whose array it takes."""
+    """Returns the results of a step, each with the input whose array it overwrites."""
     found = {new_key(name): name for name in roles if new_key(name) in graph.outputs}
     return found | {state_key(name): name for name in program.state_names}
 
@@ -278,7 +278,7 @@ def _read(source: Mapping[str, Any], names: Sequence[str], program: Any) -> Entr
 
 
 def _written(source: Mapping[str, Any], program: Any) -> Entries:
-    """The outputs by place, which must all be arrays."""
+    """Returns the outputs by place, which must all be arrays."""
     entries = source["outputs"]
     for name, entry in zip(program.outputs, entries, strict=False):
         if entry is None:
@@ -315,7 +315,7 @@ def _export(wanted: Wanted, source: Any, inputs: list[Array], outputs: list[Arra
 
 
 def _parameters(physical: Any, given: Mapping[str, tuple], params: Any) -> dict[str, Any]:
-    """The parameters of the program in the types of the model."""
+    """Returns the parameters of the program in the types of the model."""
     data = {name: Shaped(shape) for name, shape in given.items()}
     if not params:
         params = drawn(compilation_of(physical), 0, data)
@@ -339,7 +339,7 @@ def _states(physical: Any, given: Mapping[str, tuple]) -> dict[str, Any]:
 
 
 def _beginning(optimizer: Any, roles: Mapping, values: Mapping[str, Any]) -> dict[str, Any]:
-    """What an optimizer has before the first step, by the graph's names."""
+    """Returns the initial values of the optimizer's state, by their names in the graph."""
     first = optimizer.init(dict(values))
     found = {COUNT: first["step"], RATE: optimizer.lr}
     for graph_name, (kind, _, name) in roles.items():
@@ -357,7 +357,7 @@ def _as_stored(value: Any, array: Array) -> np.ndarray:
 
 
 def _write(folder: str, export: Export) -> None:
-    """Every file takes the place of an older one as a whole."""
+    """Writes the files; each replaces an older one as a whole."""
     files = dict(_files(export))
     os.makedirs(folder, exist_ok=True)
     for name, data in files.items():

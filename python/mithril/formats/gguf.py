@@ -215,7 +215,7 @@ def load_gguf(path: Any) -> GGUFTensors:
 
 
 class _Reader:
-    """The bytes of a file in order; what is not there raises ParseError."""
+    """Reads the bytes of a file in order; raises ParseError beyond its end."""
 
     def __init__(self, file: Any, size: int, what: str) -> None:
         self._file, self.size, self.what, self.at = file, size, what, 0
@@ -237,7 +237,7 @@ class _Reader:
         return value
 
     def count(self, of: str, least: int) -> int:
-        """How many things of at least so many bytes follow."""
+        """Reads a count of items of at least `least` bytes, which must fit the file."""
         count = self.number("Q")
         if count > (self.size - self.at) // least:
             raise self.fail(f"{count} {of} do not fit the file")
@@ -307,7 +307,7 @@ def _read(file: Any, size: int, what: str) -> GGUFTensors:
 
 
 def _kind_of(first: bytes) -> str:
-    """What a file of that beginning is rather, and what reads it."""
+    """Guesses the format of a file that is no GGUF from its first bytes, and names its reader."""
     if first[8:9] == b"{":
         return "a safetensors file? mithril.formats.read_safetensors reads those"
     return next((hint for magic, hint in _OTHERS.items() if first.startswith(magic)), "")
@@ -341,7 +341,7 @@ def _entry(reader: _Reader) -> _Entry:
 
 
 def _block(reader: _Reader, name: str, kind: int) -> tuple[int, int]:
-    """How many numbers a block of that type has, and how many bytes."""
+    """Returns the number of elements and of bytes in a block of that type."""
     if kind in _PLAIN:
         return 1, as_dtype(_PLAIN[kind]).numpy().itemsize
     package = _gguf(reader.what)
@@ -363,7 +363,7 @@ def _gguf(what: str) -> Any:
 
 
 def _start(reader: _Reader, alignment: Any) -> int:
-    """Where the data begin."""
+    """Returns the offset in the file at which the data begin."""
     is_power = type(alignment) is int and alignment > 0 and alignment & (alignment - 1) == 0
     if not is_power or alignment > 1 << 20:
         raise reader.fail(f"an alignment of {shown(alignment)}")
@@ -372,7 +372,7 @@ def _start(reader: _Reader, alignment: Any) -> int:
 
 
 def _check_places(reader: _Reader, table: list[_Entry], start: int) -> None:
-    """Every tensor lies in the file, and none over another one."""
+    """Checks that every tensor lies in the file, and none overlaps another one."""
     names: set[str] = set()
     end = 0
     for entry in sorted(table, key=lambda e: (e.offset, e.size)):

@@ -48,7 +48,7 @@ _MODEL_ARGUMENTS = {"kernel", "cell_type", "base_model"}  # of constructors, bes
 
 @public
 def dict_to_model(form: Mapping[str, Any] | str) -> Model:
-    """The model of a dictionary of the original, or of the name of a class.
+    """Builds the model from a dictionary of the original, or from the name of a class.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def _section(form: Mapping, name: str, kind: type) -> Any:
 
 
 def _entries(form: Mapping, name: str) -> list[Mapping]:
-    """A section that is a list of dictionaries."""
+    """Returns a section that must be a list of dictionaries."""
     found = _section(form, name, list)
     for entry in found:
         if not isinstance(entry, Mapping):
@@ -112,7 +112,7 @@ def _entries(form: Mapping, name: str) -> list[Mapping]:
 
 
 def _names(form: Mapping, name: str) -> set[str]:
-    """A section that is a list of names."""
+    """Returns a section that must be a list of names."""
     found = _section(form, name, list)
     if not all(isinstance(item, str) for item in found):
         raise ParseError(f"dict_to_model: '{name}' holds names")
@@ -120,7 +120,7 @@ def _names(form: Mapping, name: str) -> set[str]:
 
 
 def _called(call: Callable[..., Any], *args: Any, named: Mapping[str, Any]) -> Any:
-    """What a call gives whose names of arguments stand in the file."""
+    """Calls with keyword arguments from the file; raises SignatureError where they do not fit."""
     try:
         return call(*args, **named)
     except MithrilError:
@@ -185,7 +185,7 @@ def _argument(key: str, value: Any, depth: int) -> Any:
 
 
 def _word(value: str) -> Any:
-    """What text stands for: "Constant.EPSILON", "Dtype.float32", "(Ellipsis,)", else itself."""
+    """Returns the value of a text: "Constant.EPSILON", "Dtype.float32", "(Ellipsis,)" or itself."""
     if value == "(Ellipsis,)":
         return ...
     kind, _, name = value.partition(".")
@@ -326,8 +326,8 @@ class _Structure:
                 state(*(self._wire(ref) for ref in _section(form, name, list)))
 
     def _shape_groups(self) -> list[list[Any]]:
-        """What was said of shapes, call by call: a symbol is one size within a call. Without such
-        groups all of it is one call."""
+        """Returns the stated shapes by call of `set_shapes`: a symbol is one size within a call.
+        Without such groups all of them are one call."""
         found = _section(self.form, "assigned_shapes", list)
         if any(isinstance(entry, list) and _is_group(entry) for entry in found):
             return [self._checked_pairs("assigned_shapes", entry) for entry in found]
@@ -345,7 +345,7 @@ class _Structure:
 
 
 def _is_group(entry: list) -> bool:
-    """Whether it is a list of pairs of a key and its sizes, and no such pair."""
+    """Tells whether an entry is a list of (key, sizes) pairs rather than one such pair."""
     return all(isinstance(p, list) and len(p) == 2 and isinstance(p[1], list) for p in entry)
 
 

@@ -37,7 +37,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # equal models make equal files
 
 
 class Saved(NamedTuple):
-    """What a file holds: `model, params = ml.load(path)`."""
+    """The contents of a file: `model, params = ml.load(path)`."""
 
     model: Model
     params: dict[str, Any]
@@ -205,7 +205,7 @@ def _members(archive: zipfile.ZipFile, what: str) -> dict[str, zipfile.ZipInfo]:
 
 
 def _metadata(archive: zipfile.ZipFile, members: dict, what: str) -> dict[str, Any]:
-    """Checksums by member."""
+    """Returns the checksum of each member of the zip."""
     if members[METADATA].file_size > _MOST_METADATA:
         raise ParseError(f"{what}: {METADATA} is too long", code="MTH604")
     try:

@@ -1,4 +1,4 @@
-"""What a `TrainModel` knows besides its tree: the part `training` of a model file."""
+"""The part `training` of a model file: the data of a `TrainModel` besides its tree."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ABSTRACT = {"float": "float64", "int": "int64"}
 
 
 def text_of(model: Model) -> str:
-    """JSON text, "" for what is no `TrainModel`."""
+    """Returns the JSON text of a `TrainModel`, "" for other models."""
     if not isinstance(model, TrainModel):
         return ""
     parts = {child.tag: number for number, child in enumerate(model._node.submodels)}
@@ -119,7 +119,7 @@ def _filled(model: Any, node: Any, state: Any) -> Model:
 
 
 def _is(kind: type, value: Any) -> Any:
-    """The value, which is of a kind that JSON has."""
+    """Checks that a value from JSON is of a type, and returns it."""
     if isinstance(value, str):
         value.encode()  # half a surrogate pair is no text
     if type(value) is not kind:

@@ -1,4 +1,4 @@
-"""What the original's `mithril.framework.common` offers its users."""
+"""The public names of `mithril.framework.common` in the original library."""
 
 from mithril.logical.connection import NOT_GIVEN, TBD, Tensor
 from mithril.logical.connection import Edge as IOHyperEdge

@@ -213,9 +213,7 @@ class MemoryPlan:
     constants = property(lambda self: self.main.constants, doc="Bytes of what was folded.")
     outputs = property(lambda self: self.main.outputs, doc="Bytes of what a call returns.")
     scratch = property(lambda self: self.main.scratch, doc="Bytes that kernels work in.")
-    contributors = property(
-        lambda self: self.main.contributors, doc="The values in use at the peak."
-    )
+    contributors = property(lambda self: self.main.contributors, doc="Values in use at the peak.")
 
     @property
     def formula(self) -> Formula | None:

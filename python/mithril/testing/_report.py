@@ -1,4 +1,4 @@
-"""What the conformance suite found of a backend: counts, a row for each op, Markdown and HTML."""
+"""The report of the conformance suite on a backend: counts, a row for each op, Markdown, HTML."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Row:
 
 @dataclass(frozen=True)
 class BackendReport:
-    """What `run_backend_tests` returns: true when nothing failed.
+    """The result of `run_backend_tests`: true when nothing failed.
 
     `total` rows are `passed`, `failed` or `skipped` (the backend says that it does not support
     them). Those that passed run `native`, by functions of the backend, whole or composed of
@@ -123,7 +123,7 @@ class BackendReport:
 
     @property
     def failures(self) -> dict[str, tuple[str, ...]]:
-        """Name of what failed -> the reasons."""
+        """The reasons of each failed row, by name."""
         return {row.name: row.reasons for row in self.rows if row.outcome == FAILED}
 
     def row(self, name: str) -> Row:

@@ -29,8 +29,7 @@ Rows = dict[str, dict[str, dict[str, list[str]]]]  # op -> backend -> element ty
 
 
 class Support:
-    """What was found of each op, on each backend, in each element type, and how many checks there
-    were.
+    """A table of how each backend runs each op in each element type, with the number of checks.
 
     >>> table = Support()
     >>> table.note("exp", "numpy", "float32", "native")
@@ -94,7 +93,7 @@ class Support:
         return f"{', '.join(sizes)}: {', '.join([*counts, f'{cells[WRONG]} wrong'])}"
 
     def checked(self) -> str:
-        """How many checks of a kind were made."""
+        """Returns the number of checks of each kind: "12 checks: 8 gradients, 4 values"."""
         told = (f"{count} {kind}" for kind, count in sorted(self.checks.items()))
         return f"{sum(self.checks.values())} checks: {', '.join(told)}"
 
@@ -105,7 +104,7 @@ class Support:
         return [*self._told(UNSUPPORTED), *self._told(WRONG)]
 
     def _told(self, word: str) -> list[str]:
-        """What was said of cells that begin with a word, and of which."""
+        """Lists the reasons of cells that begin with `word`, each with its ops and backends."""
         places: dict[str, dict[str, dict[str, list[str]]]] = {}
         for op, backend, dtype, how in self._found():
             if how.startswith(word):
@@ -173,7 +172,7 @@ def grouped(dtypes: Mapping[str, Iterable[str]]) -> str:
 
 
 def _joined(row: tuple[str, ...]) -> tuple[str, ...]:
-    """Backends with equal cells in one line."""
+    """Joins backends with equal cells in one line."""
     names: dict[str, list[str]] = {}
     for line in row:
         name, _, text = line.partition(": ")

@@ -58,8 +58,8 @@ def _raise_in(thread: ctypes.c_ulong, error: type[BaseException] | None) -> None
 
 
 def within(seconds: float | None, call: Callable[[], T]) -> T:
-    """What the call gives; `OutOfTime` where its Python code runs on after so many seconds (None:
-    forever). Code of a library is not stopped before it returns to Python.
+    """Returns the result of a call; raises `OutOfTime` where its Python code runs longer than
+    `seconds` (None: no limit). Code of a library is not stopped before it returns to Python.
 
     >>> within(10.0, lambda: 6 * 7)
     42

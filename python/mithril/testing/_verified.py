@@ -1,4 +1,4 @@
-"""What `verify` found: a row for each backend, and in it the first node that diverges."""
+"""The report of `verify`: a row for each backend, and in it the first node that diverges."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Verification:
-    """What `verify` returns: true when every backend agrees with the reference."""
+    """The result of `verify`: true when every backend agrees with the reference."""
 
     model: str
     seed: int
@@ -81,7 +81,7 @@ class Verification:
 
 
 def of_the_whole(direction: str, found: Mapping[str, Distance]) -> Divergence | None:
-    """Wrong although each node by itself is right: what a pass made of several."""
+    """Returns a divergence of the whole model where each node by itself agrees, or None."""
     kind = "output" if direction == "forward" else "gradient of"
     for name, d in found.items():
         if d.problem:

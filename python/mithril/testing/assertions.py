@@ -96,7 +96,7 @@ def _slopes(task: Any, step: float) -> tuple[dict[str, float], dict[str, np.ndar
 
 
 def along(gradient: Any, direction: np.ndarray, slope: float, bound: float) -> str | None:
-    """What is wrong with a gradient whose slope along a direction is known."""
+    """Says why a gradient does not have the given slope along a direction, or None if it does."""
     found = np.asarray(gradient)
     if found.shape != direction.shape:
         return f"shape {found.shape}, not {direction.shape}"

@@ -216,7 +216,7 @@ def _chosen(ops: Iterable[str], backend: Any) -> list[str]:
 
 
 class _Tally:
-    """What the checks of one op gave so far."""
+    """The results so far of the checks of one op."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -266,7 +266,7 @@ def _row(name: str, checks: Iterator[Check], ways: Ways, limit: float | None) ->
 
 
 def _smallest_first(failing: list[tuple[Check, str]]) -> list[str]:
-    """The reasons; the first one is that of the smallest sample, and shows its inputs."""
+    """Returns the reasons; the first one is that of the smallest sample, and shows its inputs."""
     if not failing:
         return []
     given = [check.inputs() for check, _ in failing]
@@ -296,7 +296,7 @@ def _shown(inputs: Mapping[str, np.ndarray]) -> str:
 
 
 def _quietly(check: Callable[[], T]) -> T:
-    """Cases are odd models on purpose: what compile and evaluate warn of is no news."""
+    """Runs a check without warnings: its models are odd on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MithrilWarning)
         return check()
@@ -378,7 +378,7 @@ def _value_problem(backend: Any, case: Case, ways: Ways, make: Make) -> Problem:
 
 
 def _as_words(key: str, value: Any) -> Any:
-    """Random keys are words of 32 bits, in whatever integers."""
+    """Converts random keys, which may be integers of any type, to words of 32 bits."""
     is_key = key == "rng_key" and np.asarray(value).dtype.kind in "iu"
     return np.asarray(value).astype(np.uint32) if is_key else value
 
@@ -436,7 +436,7 @@ def cotangents(outputs: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def _kink_problem(backend: Any, op: dict[str, Any], mode: str, make: Make) -> Problem:
-    """The op's definition fixes its slopes at kinks."""
+    """Checks the gradients at kinks, which the op's definition states."""
     points, slopes = (np.array(column) for column in zip(*op["kinks"], strict=True))
     attrs = op["samples"][0]["attrs"]
     sample = {"shapes": [("input", points.shape)], "attrs": attrs, "integers": []}
@@ -484,7 +484,7 @@ def _creation_problem(backend: Any, name: str, dtype: Dtype, ways: Ways) -> Prob
 
 
 def _who_makes(backend: Any, dtype: Dtype) -> str:
-    """The method that makes arrays of a type, if any does: then the backend has it."""
+    """Returns the method that makes arrays of a type; "" where the backend lacks the type."""
     for method, given in (("tensor", [1]), ("ones", (1,)), ("zeros", (1,))):
         try:
             made = backend.to_numpy(getattr(backend, method)(given, dtype))

@@ -1,4 +1,4 @@
-"""How far results are from what they should be: in ULPs, and against a tolerance."""
+"""Distances of results from the expected ones: in ULPs, and against a tolerance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORDS = {2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def ulps(got: Any, want: Any) -> np.ndarray:
-    """Steps between floats of `got`'s type from `want`, rounded to it, to `got`; NaN is NaN.
+    """Counts the floats of `got`'s type from `want`, rounded to it, to `got`; NaN equals NaN.
 
     >>> ulps(np.float32([1.0, 1.0000001, 0.0]), np.float64([1.0, 1.0, -0.0])).tolist()
     [0.0, 1.0, 0.0]
@@ -39,7 +39,7 @@ def _ordered(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Distance:
-    """How far a result is from what it should be."""
+    """The distance of a result from the expected one."""
 
     ulps: float  # of the element that is furthest off; inf: no number, or another shape or dtype
     problem: str = ""  # beyond the tolerance: what is wrong
@@ -73,7 +73,7 @@ def distance(got: Any, want: Any, tolerance: float) -> Distance:
 
 
 def is_float(array: np.ndarray) -> bool:
-    """Whether an array is of floats; bfloat16 is no float of NumPy's."""
+    """Tells whether an array has floats; bfloat16, which NumPy does not know as one, counts."""
     return array.dtype.kind == "f" or array.dtype.name == "bfloat16"
 
 

@@ -42,7 +42,7 @@ STAIRCASES = {"cast"}  # whose gradient is that of the identity, which no differ
 
 @dataclass
 class Found:
-    """What a backend made of an op in one element type."""
+    """The result of testing an op on a backend in one element type."""
 
     how: str = ""  # "native" …, "unsupported: why", "wrong: what"
     problems: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Found:
 
 
 def widths(kind: str) -> tuple[str, ...]:
-    """The element types of a kind."""
+    """Returns the element types of a kind."""
     named = {"float": "is_float", "int": "is_integer"}
     if kind == "bool":
         return ("bool",)
@@ -87,7 +87,7 @@ def _of_argument(case: Case, dtypes: Collection[str]) -> Iterator[tuple[str, Cas
 
 
 def _is_taken(case: Case, dtype: str) -> bool:
-    """Whether the op's rule admits that it is told a type that holds the range of the sample."""
+    """Tells whether the op accepts `dtype` as argument, and it holds the range of the sample."""
     bounds = [case.sample["attrs"].get(name, 0) for name in ("low", "high")]
     if Dtype(dtype).is_integer and not all(abs(n) <= np.iinfo(dtype).max for n in bounds):
         return False
@@ -99,7 +99,7 @@ def _is_taken(case: Case, dtype: str) -> bool:
 
 
 def _has_numbers(case: Case) -> bool:
-    """Whether the type has numbers in the op's domain: no unsigned one is negative."""
+    """Tells whether the type has numbers in the op's domain: unsigned ones are never negative."""
     if case.kind != "int":
         return True
     lowest, highest = np.iinfo(case.dtype).min, np.iinfo(case.dtype).max
@@ -113,7 +113,7 @@ def check(
     dtypes: Iterable[str] = DTYPES,
     into: dict[str, Found] | None = None,
 ) -> dict[str, Found]:
-    """Element type -> what the backend makes of the op in it; `into` has it at every moment.
+    """Tests an op in each element type; `into` gets the results as they are found.
 
     >>> import mithril as ml
     >>> from mithril import _core
@@ -190,7 +190,7 @@ def _check(backend: Any, case: Case, dtype: str, found: Found) -> None:
 
 
 def quick_compile(backend_type: str) -> dict[str, Any]:
-    """Options of a compile whose program runs once."""
+    """Returns options of compile for a program that runs once."""
     if backend_type not in _JIT:
         return {}
     return {"jit": True, "jit_options": {"compiler_options": _JIT[backend_type]}}
@@ -207,7 +207,7 @@ def quickly_compiled(case: Case, backend: Any, **options: Any) -> Any:
 
 
 def _has_hosts(model: Any) -> bool:
-    """Whether an output is a value of Python's."""
+    """Tells whether an output is a Python value rather than an array."""
     return not all(
         isinstance(dtype, Dtype) for dtype, _ in compilation_of(model).program.output_types.values()
     )
@@ -233,8 +233,8 @@ def _value_problem(model: Any, case: Case, key: str, got: Any, want: Any) -> str
 
 
 def result_dtype(backend: Any, case: Case, want: np.ndarray) -> str:
-    """What docs/numerics.md says of a result: the floats of an op have the type of its float
-    operands, else the backend's; integers that of the oracle, whose default has 64 bits."""
+    """Returns the type of a result by docs/numerics.md: the floats of an op have the type of its
+    float operands, else the backend's; integers that of the oracle, whose default has 64 bits."""
     asked = case.sample["attrs"].get("dtype")
     if asked is not None:
         return str(asked)
@@ -244,7 +244,7 @@ def result_dtype(backend: Any, case: Case, want: np.ndarray) -> str:
 
 
 def _rounded(want: np.ndarray, dtype: str) -> np.ndarray:
-    """As the type holds it: beyond its largest float there is infinity, and integers wrap."""
+    """Rounds a result to a type: floats beyond its range become infinite, integers wrap."""
     with np.errstate(over="ignore"):
         return want.astype(Dtype(dtype).numpy())
 
@@ -253,7 +253,7 @@ def _rounded(want: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def _wraps(case: Case, outputs: Mapping[str, Any]) -> bool:
-    """Whether results have the integer type of the operands, and any of its numbers will do."""
+    """Tells whether an op takes all integers of a type and returns that type, so that it wraps."""
     if case.kind != "int" or not case.tensors or case.op["family"] in ("random", "linalg"):
         return False
     first = case.op["inputs"][0]
@@ -276,7 +276,7 @@ def _at_the_bounds(case: Case, inputs: Mapping[str, Any]) -> dict[str, np.ndarra
 
 
 def has_slopes(case: Case) -> bool:
-    """Whether the op has gradients that differences of its values show."""
+    """Tells whether the op has gradients that finite differences of its values can check."""
     op = case.op
     has_gradient = op["differentiable"] and op["has_gradient"] and op["name"] not in STAIRCASES
     return bool(has_gradient and case.differentiable)

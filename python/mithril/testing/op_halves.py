@@ -31,7 +31,7 @@ UNBOUNDED = 2.0  # a symmetric domain up to here is drawn from by an op that tak
 
 
 def cases(op: Mapping[str, Any]) -> Iterator[Case]:
-    """The first sample of floats in each half."""
+    """Returns the first sample of floats in each 16-bit float type."""
     first = next((case for case in op_matrix.cases(dict(op)) if case.kind == "float"), None)
     if first is None or op_matrix.is_told_dtype(op) or op["family"] == "random":
         return
@@ -69,8 +69,8 @@ def _moved(random: Any, case: Case, declared: Any, drawn: Any, place: str) -> An
 
 
 def units(got: Any, want: Any, dtype: str) -> np.ndarray:
-    """How far results are from exact ones, in units in the last place of the exact ones. What is
-    beyond the range is infinite; where the exact result is no number, nothing is said.
+    """Returns the distances of results from exact ones, in units in the last place of these. Beyond
+    the range infinity is right; where the exact result is NaN the distance is 0.
 
     >>> units(np.float16([1.0, np.inf]), np.array([1.0 + 2.0**-10, 1e6]), "float16").tolist()
     [1.0, 0.0]
@@ -87,7 +87,7 @@ def units(got: Any, want: Any, dtype: str) -> np.ndarray:
 
 
 def problem(got: Any, want: Any, dtype: str, allowed: float = UNITS) -> str | None:
-    """What is wrong with a half result beside the exact one, or None."""
+    """Says how a 16-bit result differs from the exact one by too much, or None."""
     if np.shape(got) != np.shape(want):
         return f"shape {np.shape(got)}, not {np.shape(want)}"
     if np.asarray(got).dtype != Dtype(dtype).numpy():
@@ -103,8 +103,8 @@ def problem(got: Any, want: Any, dtype: str, allowed: float = UNITS) -> str | No
 
 
 def check(model: Any, case: Case, place: str) -> tuple[list[str], int]:
-    """What is wrong with the values and gradients of a compiled case at a place of the range, and
-    how many were compared."""
+    """Lists what is wrong with the values and gradients of a compiled case at a place of the
+    range; also returns how many were compared."""
     from mithril.testing import torch_oracle
 
     given = inputs(case, place)

@@ -39,7 +39,7 @@ _CALLED = re.compile(r"\bops\.([A-Za-z_]\w*)")  # in emitted text
 
 
 class Run(NamedTuple):
-    """What a compiled model gave, as NumPy arrays."""
+    """The results of a compiled model, as NumPy arrays."""
 
     outputs: dict[str, Any]
     gradients: dict[str, np.ndarray]
@@ -93,7 +93,7 @@ class Case:
 
     @property
     def differentiable(self) -> list[str]:
-        """Float inputs that are no state."""
+        """The labels of float inputs that are no state."""
         states = {name.removeprefix("new_") for name in self.op["outputs"][1:]}
         return [name for name in self.floats if name not in states]
 
@@ -195,7 +195,7 @@ def _leaf(op: Mapping[str, Any], sample: Mapping[str, Any], given: set[str]) -> 
 
 
 def is_told_dtype(op: Mapping[str, Any]) -> bool:
-    """Whether the op has an argument for the element type of its result."""
+    """Tells whether the op has an argument for the element type of its result."""
     return "dtype" in {*dict(op["attrs"]), *(i["name"] for i in op["inputs"])}
 
 
@@ -224,7 +224,7 @@ def cases(op: dict[str, Any]) -> list[Case]:
 
 
 def state_values(model: Any, case: Case) -> dict[str, Any]:
-    """State given to a compiled case: random keys and running statistics."""
+    """Returns the state for a compiled case: random keys and running statistics."""
     random = np.random.default_rng(7)
     return {
         name: case.inputs.get(name, random.integers(-(2**31), 2**31, 2))
@@ -301,7 +301,7 @@ def all_inputs(model: Any, case: Case, inputs: Mapping[str, Any]) -> dict[str, A
 
 
 def value_bound(backend: Any, case: Case) -> float:
-    """For values of a case in the backend's default dtype."""
+    """Returns the error bound for values of a case in the backend's default dtype."""
     dtype = str(backend.default_dtype)
     bound = VALUE_BOUND[dtype]
     if backend.backend_type != "mlx" or dtype != "float32":
@@ -312,7 +312,7 @@ def value_bound(backend: Any, case: Case) -> float:
 
 
 def difference(got: Any, want: Any, bound: float) -> str | None:
-    """What is wrong with a result, or None. The bound is relative to the largest finite element."""
+    """Says how a result is wrong, or None. The bound is relative to the largest finite element."""
     if not isinstance(want, np.ndarray | np.generic):
         is_word = isinstance(got, str) and isinstance(want, str)  # dtypes are words
         return (
@@ -347,7 +347,7 @@ def central_difference(
     direction: Mapping[str, np.ndarray],
     step: float = 1e-4,
 ) -> float:
-    """The slope of a function along a direction, of fourth order."""
+    """Computes the slope of a function along a direction by differences of fourth order."""
 
     def at(t: float) -> float:
         return function(
@@ -358,7 +358,7 @@ def central_difference(
 
 
 def wrong_dtype(model: Any, case: Case, got: Any, wanted: Any) -> str:
-    """What is said of a result of another element type, with the cure where a user's method is."""
+    """Returns the message for a wrong element type, with a cure if a user's method made it."""
     brought, _ = own_ops.names(model.backend)
     is_own = case.op["name"] in brought
     cure = "; the op's result has that type: cast what the method returns" if is_own else ""
@@ -366,8 +366,8 @@ def wrong_dtype(model: Any, case: Case, got: Any, wanted: Any) -> str:
 
 
 def way(model: Any, op: Mapping[str, Any]) -> str:
-    """How the backend runs a compiled case: by a method of the user's class, by functions of NumPy,
-    or as `support` says. Some backends know it once it was evaluated."""
+    """Says how the backend runs a compiled case: by a method of the user's class, by functions of
+    NumPy, or as `support` says. Some backends know only after it was evaluated."""
     brought, _ = own_ops.names(model.backend)
     forward = {name for name, *_ in compilation_of(model).compiled.forward.nodes()}
     if brought.get(op["name"]) in forward:
@@ -386,7 +386,7 @@ def way(model: Any, op: Mapping[str, Any]) -> str:
 
 
 def _falls_back(backend: Any, name: str) -> bool:
-    """Whether a function of emitted text is NumPy's, on another backend."""
+    """Tells whether another backend runs a function of emitted text by NumPy."""
     from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend, ops
 
     if isinstance(backend, NumpyBackend):
@@ -397,7 +397,7 @@ def _falls_back(backend: Any, name: str) -> bool:
 
 
 def support(model: Any, op: Mapping[str, Any]) -> str:
-    """Whether a compiled case runs its op as one, or as others."""
+    """Says how a compiled case runs its op: "native", "inlined", "decomposed" or "folded"."""
     flat, forward = (
         {op for op, *_ in graph.nodes()}
         for graph in (compilation_of(model).compiled.graph, compilation_of(model).compiled.forward)

@@ -77,7 +77,7 @@ Unit = Op | Loop
 
 @dataclass
 class Program:
-    """A model without its nesting: wires that are one have one name."""
+    """A model without its nesting: wires that are connected have one name."""
 
     ops: list[Op] = field(default_factory=list)  # in the order of the tree
     values: dict[Wire, Any] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class _Flattener:
         self.program.outputs = top.get("outputs") or top.get("couts", [])
 
     def _tree(self) -> None:
-        """Every part, in order, the parts of a model where the model stands."""
+        """Reads every part in order, with the parts of a model in its place."""
         rest = self._parts("")
         while rest:
             id_, part = rest.pop()
@@ -126,11 +126,11 @@ class _Flattener:
                 self._op(id_, part, part["wires"])
 
     def _top(self, wire: Wire) -> Wire:
-        """The outermost wire that this one is."""
+        """Returns the outermost wire that is the same as this one."""
         return self._outer.get(wire, wire)
 
     def _parts(self, id_: str) -> list[tuple[str, dict[str, Any]]]:
-        """The parts of a model, the first one last; what else it says is noted."""
+        """Returns a model's parts in reverse; adds its values and states to the program."""
         model = self._models[id_]
         if "op" in model:
             self._op(id_, model, {key: key for key in model["wires"]})
@@ -190,7 +190,7 @@ def _literal(tensor: dict[str, Any]) -> np.ndarray:
 
 
 def held(array: Any) -> Any:
-    """As the oracle holds numbers: floats in float64, integers and bools as they are."""
+    """Converts floats to float64, as the oracle holds them; keeps integers and bools."""
     array = np.asarray(array)
     return array.astype(np.float64) if array.dtype.kind not in "iub" else array
 
@@ -269,13 +269,13 @@ def _writes(unit: Unit) -> list[Wire]:
 
 
 def _needed(program: Program) -> list[Unit]:
-    """What outputs depend on, in an order to run it in."""
+    """Returns the ops and loops that outputs and states depend on, in an order to run them."""
     wanted = [("", name) for name in program.outputs] + [state[1] for state in program.states]
     return _ordered(Folding(_reads, _writes, _ordered).folded(program.ops), wanted)
 
 
 def _ordered(units: list[Unit], wanted: list[Wire]) -> list[Unit]:
-    """What wires depend on, in the order of the tree but for what one reads: first."""
+    """Returns the units that wires depend on, in tree order, each after the units it reads."""
     writer = {wire: n for n, unit in enumerate(units) for wire in _writes(unit)}
     reads = [[writer[wire] for wire in _reads(unit) if wire in writer] for unit in units]
     needed = _closure([writer[wire] for wire in wanted if wire in writer], reads)
@@ -295,7 +295,7 @@ def _ordered(units: list[Unit], wanted: list[Wire]) -> list[Unit]:
 
 
 def _refuse_derivatives(units: list[Unit]) -> None:
-    """What a derivative is where something depends on its wire the oracle does not know."""
+    """Raises OracleError for derivatives other than 0, which the oracle does not compute."""
     for derivative in (u for u in units if isinstance(u, Op) and u.name == "gradient"):
         reached = {derivative.wires["wrt"]}
         for unit in units:
@@ -350,7 +350,7 @@ def _step(
 
 
 def _call(function: Callable[..., Any], op: Op, keys: list[str], named: dict[str, Any]) -> Any:
-    """By name; operands of a variadic op by position, after what its function takes before."""
+    """Calls by name; passes operands of a variadic op by position, after the positional ones."""
     before, spread = _positional(function)
     if spread is None:
         return function(**named)
@@ -370,7 +370,7 @@ def _positional(function: Callable[..., Any]) -> tuple[list[str], str | None]:
 
 
 def _check_shapes(program: Program, values: Mapping[Wire, Any]) -> None:
-    """What was said of shapes holds; equal names have equal sizes."""
+    """Checks the stated shapes; equal names must have equal sizes."""
     names: dict[Any, int] = {}
     for wire, stated, scope in program.shapes:
         if wire not in values:

@@ -1,4 +1,4 @@
-"""What ops that move, order, pick and put elements compute; see `oracle_ops.py`."""
+"""Reference ops that move, sort, gather and scatter elements; see `oracle_ops.py`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def chunk(input, chunks, axis=0):
 
 
 def diagonal(input, offset=0, axis1=0, axis2=1):
-    """NumPy has none where the offset leaves the matrix."""
+    """Returns the diagonal; it is empty where the offset leaves the matrix."""
     rows, columns = input.shape[axis1], input.shape[axis2]
     pairs = [(i, i + offset) for i in range(rows) if 0 <= i + offset < columns]
     matrices = np.moveaxis(input, (axis1, axis2), (-2, -1))
@@ -62,7 +62,7 @@ def linear_scan(factor, input, axis=-1, reverse=False):
 
 
 def argsort(input, axis=-1, descending=False, stable=True):
-    """Ranks by a key of Python's sort, which is stable."""
+    """Returns the indices that sort an axis, by Python's sort, which is stable."""
     rows = np.moveaxis(np.asarray(input), axis, -1)
     out = np.zeros(rows.shape, np.int64)
     for at in np.ndindex(rows.shape[:-1]):
@@ -87,7 +87,7 @@ def topk(input, k, axis=-1, largest=True):
 
 
 def put_along(input, indices, value, axis, put: Callable[[Any, Any, Any], None]):
-    """`put(row, places, values)` for each row along the axis, in place."""
+    """Calls `put(row, places, values)` for each row along the axis, in place."""
     out = np.array(np.moveaxis(input, axis, -1), np.result_type(input, value))
     places, values = np.moveaxis(indices, axis, -1), np.moveaxis(value, axis, -1)
     for at in np.ndindex(out.shape[:-1]):

@@ -1,4 +1,4 @@
-"""What ops around attention compute, one head and one place at a time; see `oracle_ops.py`."""
+"""Reference ops of attention, one head and one place at a time; see `oracle_ops.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _looks(query: int, key: int, offset: int, is_causal: bool) -> bool:
 
 
 def scores(query, key, mask, bias, offset, is_causal, scale):
-    """Those of one head: -inf where a query may not look."""
+    """Returns the scores of one head: -inf where a query may not attend."""
     scale = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     out = np.zeros((len(query), len(key)))
     for i, q in enumerate(query):
@@ -32,7 +32,7 @@ def scores(query, key, mask, bias, offset, is_causal, scale):
 
 
 def weights(*given):
-    """Those of one head: softmax over what a query may look at."""
+    """Returns the attention weights of one head: softmax over the keys that a query may attend."""
     out = scores(*given)
     for row in out:
         row[:] = np.exp(row - row.max(initial=-np.inf))
@@ -55,7 +55,7 @@ def _heads(find, query, key, attn_mask, bias, offset, is_causal, scale, enable_g
 def attention(query, key, value, attn_mask=None, bias=None, offset=0, is_causal=False, scale=None,
               enable_gqa=False, use_attn_mask=False, use_bias=False,
               thinned: Thinned | None = None):  # fmt: skip
-    """Each head by itself."""
+    """Computes attention, each head by itself."""
     q, k, v = (np.asarray(x, np.float64) for x in (query, key, value))
     heads = list(_heads(weights, q, k, attn_mask, bias, offset, is_causal, scale, enable_gqa))
     table = np.zeros((*q.shape[:-1], k.shape[-2]))
@@ -89,7 +89,7 @@ def attention_grad(query, key, value, attn_mask=None, bias=None, offset=0, outpu
 def attention_grad_with_scores(query, key, value, attn_mask=None, bias=None, offset=0, output=None,
                                logsumexp=None, cotangent=None, is_causal=False, scale=None,
                                enable_gqa=False):  # fmt: skip
-    """By the matrix of slopes of a softmax, one query at a time."""
+    """Computes the gradients by the Jacobian of a softmax, one query at a time."""
     dq, dk, dv = (np.zeros(x.shape) for x in (query, key, value))
     ds = np.zeros((*query.shape[:-1], key.shape[-2]))
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -136,7 +136,7 @@ def rotary_embedding(input, offset=0, theta=10000.0, interleaved=False, width=No
 
 
 def _slopes(heads):
-    """As the authors of ALiBi make them (Press et al., 2022)."""
+    """Returns the slopes of ALiBi as its authors define them (Press et al., 2022)."""
     if math.log2(heads).is_integer():
         start = 2 ** (-(2 ** -(math.log2(heads) - 3)))
         return [start * start**i for i in range(heads)]

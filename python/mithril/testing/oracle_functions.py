@@ -1,5 +1,5 @@
-"""What the ops of further families compute, in NumPy and float64: functions of single elements,
-activations, features. `oracle_ops.py` has the others and their conventions.
+"""Reference ops of further families in NumPy and float64: elementwise functions, activations,
+features. `oracle_ops.py` has the others and their conventions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def real(x: Any) -> np.ndarray:
 
 
 def whole(x: Any) -> np.ndarray:
-    """Integral floats as integers; those out of range saturate, NaN gives 0."""
+    """Converts integral floats to integers; those out of range saturate, NaN gives 0."""
     limits, x = np.iinfo(np.int64), np.asarray(x)
     inside = np.where(np.abs(x) < 2.0**63, x, 0.0).astype(np.int64)
     return np.where(x >= 2.0**63, limits.max, np.where(x <= -(2.0**63), limits.min, inside))
 
 
 def kept(function: Callable[[np.ndarray], Any]) -> Callable[..., Any]:
-    """A function whose result has the type of its operand."""
+    """Wraps a function so that its result has the type of its operand."""
     return lambda input: np.asarray(function(np.asarray(input))).astype(np.asarray(input).dtype)
 
 

@@ -16,7 +16,7 @@ class OracleError(Exception):
 
 
 class Loop(NamedTuple):
-    """What lies between the marks of one model; a unit of the program, as an op is."""
+    """A loop: the ops between the marks of one model; a unit of the program, as an op is."""
 
     marks: dict[str, list[Any]]  # by name
     steps: list[Any]  # ops and loops, in order
@@ -33,7 +33,7 @@ class Loop(NamedTuple):
 
     @property
     def next(self) -> list[Wire]:
-        """Where the carries of the next step are."""
+        """The wires of the carries of the next step."""
         return next_of(self.end)
 
 
@@ -43,13 +43,13 @@ def next_of(end: Any) -> list[Wire]:
 
 
 def wanted_of(end: Any) -> list[Wire]:
-    """What steps are there for."""
+    """Returns the wires that steps compute: the result, the condition and the next carries."""
     condition = [end.wires["condition"]] if end.name == "while_exit" else []
     return [end.wires["input"], *condition, *next_of(end)]
 
 
 class Folding:
-    """Puts loops into the place of their marks and steps, inner ones first."""
+    """Replaces marks and steps by loops, inner ones first."""
 
     def __init__(self, reads: Callable, writes: Callable, ordered: Callable):
         self._reads, self._writes, self._ordered = reads, writes, ordered
@@ -69,7 +69,7 @@ class Folding:
         return units
 
     def _steps(self, units: list[Any], model: str) -> list[Any]:
-        """What depends on the loop's entries, and its ends depend on."""
+        """Returns the units that depend on the loop's entries and that its ends depend on."""
         own = [unit for unit in units if is_mark(unit) and unit.model == model]
         others = [unit for unit in units if unit not in own]
         reached = {w for mark in own if mark.name not in ENDS for w in self._writes(mark)}

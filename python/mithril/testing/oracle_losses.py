@@ -1,5 +1,5 @@
-"""What losses compute, in NumPy and float64; `oracle_ops.py` has the conventions, cross entropies,
-and the distances that integers and bools have, too.
+"""Reference losses in NumPy and float64; `oracle_ops.py` has the conventions, cross entropies,
+and the distances that also take integers and bools.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mithril.testing.oracle_functions import logistic, real, robust_log
 
 
 def reducible(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A loss of single values with the argument `reduction`, of arrays or tensors."""
+    """Adds the argument `reduction` to an elementwise loss, of arrays or tensors."""
 
     @functools.wraps(function)
     def reduce(*args: Any, reduction: str = "none", **named: Any) -> Any:

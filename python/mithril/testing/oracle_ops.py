@@ -1,4 +1,4 @@
-"""What each op computes, in NumPy and float64, written from the op's definition.
+"""Reference implementations of ops in NumPy and float64, written from their definitions.
 
 A function's parameters are the op's inputs in declared order, then its attributes; several results
 come as a tuple. Floats are float64, whatever the graph's type; integers keep theirs.
@@ -56,7 +56,7 @@ def is_bool(*operands: Any) -> bool:
 
 
 def number(x: Any) -> Any:
-    """Bools as integers, for arithmetic that bools have none of."""
+    """Converts bools to integers, because NumPy has no such arithmetic of bools."""
     return np.asarray(x).astype(np.int64) if is_bool(x) else x
 
 
@@ -117,7 +117,7 @@ def cholesky(input, upper=False):
 
 
 def cofactor(input):
-    """By minors."""
+    """Computes the cofactor matrix by minors."""
     x = real(input)
     out, rows = np.empty_like(x), range(x.shape[-1])
     for i, j in np.ndindex(x.shape[-2:]):
@@ -132,7 +132,7 @@ def scaled_det(input):
 
 
 def matrix_exp(input):
-    """The series of a matrix that is small enough, squared."""
+    """Sums the series of a scaled-down matrix, then squares the result repeatedly."""
     x = real(input)
     squarings = 8
     term = out = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
@@ -398,7 +398,7 @@ def avg_pool2d_grad(cotangent, shape, kernel_size, stride, padding=NO_PADDING, d
 
 
 def channels_last(function):
-    """The same on images [n, h, w, c]."""
+    """Converts a function on images [n, c, h, w] to one on images [n, h, w, c]."""
 
     def call(input, **attributes):
         result = function(np.moveaxis(input, -1, 1), **attributes)
@@ -452,7 +452,7 @@ def absolute_error(input, target, safe_shapes=True):
 
 
 def thresholded_log(x, robust, threshold, smallest):
-    """ln x; robust: below the threshold its tangent there, of |x|."""
+    """Returns ln x; if robust, ln |x|, continued below the threshold by its tangent there."""
     if not robust:
         return np.log(x)
     limit = smallest if isinstance(threshold, str) else threshold
@@ -500,7 +500,7 @@ def cross_entropy(input, target, weights=False, categorical=True, threshold="MIN
 
 
 def nll_loss(input, target, weights=False, ignore_index=None, reduction="none", *, smallest):
-    """The same, written from where each sample's class stands."""
+    """Like `cross_entropy` of log-probabilities, computed by picking each sample's class."""
     x, count = real(input), np.shape(input)[1]
     if isinstance(weights, bool | str):
         each = {"weights": weights, "ignore_index": ignore_index, "reduction": reduction}
@@ -553,7 +553,7 @@ def selection(index: Any) -> Any:
 
 
 def index(input, index):
-    """Of tensors, tuples and lists."""
+    """Indexes a tensor, tuple or list."""
     if isinstance(input, tuple | list):
         return input[index]
     return np.asarray(input[selection(index)])

@@ -1,4 +1,4 @@
-"""What layers of windows and norms compute, in NumPy and float64, over any number of axes.
+"""Reference convolutions, pooling and norms in NumPy and float64, over any number of axes.
 
 Part of the table of `oracle_ops.py`, whose conventions hold here.
 """
@@ -22,7 +22,7 @@ def each(value: Any, axes: int) -> tuple:
 
 
 def pairs(padding: Any, size: tuple, dilation: Any = 1) -> tuple:
-    """(low, high) for each axis."""
+    """Returns the padding as (low, high) for each axis."""
     if isinstance(padding, str):
         reach = [(k - 1) * d for k, d in zip(size, each(dilation, len(size)), strict=True)]
         return tuple((n // 2, n - n // 2) if padding.lower() == "same" else (0, 0) for n in reach)
@@ -38,7 +38,7 @@ def padded(x: np.ndarray, padding: tuple, value: float = 0.0) -> np.ndarray:
 
 
 def taps(x: np.ndarray, size: tuple, stride: tuple, dilation: tuple) -> Iterator[tuple]:
-    """(place in the window, what it meets) in row-major order; x is padded."""
+    """Yields (place in the window, index of the elements there) in row-major order; x is padded."""
     sizes = x.shape[x.ndim - len(size) :]
     counts = [
         (n - d * (k - 1) - 1) // s + 1
@@ -121,7 +121,7 @@ def conv_transpose(weight, input, bias=None, kernel_size=None, out_channels=None
 
 
 def same_sides(size, step, gap):
-    """What is cut at both ends of each axis, the larger half behind; below 0: what is added."""
+    """Returns what "same" cuts at both ends of each axis, the larger half behind; below 0 adds."""
     beyond = [d * (k - 1) + 1 - s for k, s, d in zip(size, step, gap, strict=True)]
     return [(n // 2, n - n // 2) if n > 0 else (0, n) for n in beyond]
 
@@ -130,7 +130,7 @@ def same_sides(size, step, gap):
 
 
 def sides_of(x, size, step, gap, padding, ceil_mode):
-    """(low, high) for each axis, and how much of `high` is there for a window that is not whole."""
+    """Returns the padding (low, high) of each axis, and the part of `high` due to `ceil_mode`."""
     found = []
     for n, k, s, d, (low, high) in zip(
         x.shape[x.ndim - len(size) :], size, step, gap, pairs(padding, size, gap), strict=True
@@ -169,7 +169,7 @@ def mean_pool(x, kernel_size, stride, padding, dilation, axes, ceil_mode, includ
 
 
 def pooling(axes: int, kind: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The layer, and the primitive with the same arguments in another order."""
+    """Returns the layer, and the primitive with the same arguments in another order."""
 
     def apply(x, kernel_size, stride, padding, dilation, ceil=False, include=True, divisor=None):
         if kind == "mean":
@@ -300,7 +300,7 @@ def cubic_weight(x: np.ndarray) -> np.ndarray:
 
 
 def weights(n: int, m: int, scale: float | None, mode: str, align_corners: bool) -> np.ndarray:
-    """The matrix that makes m elements of n."""
+    """Returns the matrix that interpolates m elements from n."""
     i = np.arange(m)
     step = n / m if scale is None else 1 / scale
     if mode.startswith("nearest"):

@@ -133,7 +133,7 @@ def thresholded_log(x, robust, threshold, smallest):
 
 
 def weights_of_classes(x, number, kept, weights) -> torch.Tensor:
-    """A number for each class."""
+    """Returns the weight of each class."""
     if not isinstance(weights, bool | str):
         return real(weights)
     shares = np.eye(x.shape[1])[array(number) % x.shape[1]] * array(kept)[..., None]
@@ -143,7 +143,7 @@ def weights_of_classes(x, number, kept, weights) -> torch.Tensor:
 
 
 def smoothed(logarithm, weight, label_smoothing):
-    """What all classes alike give."""
+    """Returns the label-smoothing term of cross entropy, to which all classes contribute alike."""
     column = weight.reshape((-1,) + (1,) * (logarithm.ndim - 2))
     return -(column * logarithm).sum(1) * (label_smoothing / logarithm.shape[1])
 

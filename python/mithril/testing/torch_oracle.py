@@ -38,7 +38,7 @@ from mithril.testing.torch_fourier import FOURIER
 
 
 def held(value: Any) -> Any:
-    """A NumPy result as a tensor; host values as they are."""
+    """Converts a NumPy result to a tensor; returns host values unchanged."""
     if isinstance(value, np.ndarray | np.generic):
         return torch.as_tensor(np.array(value))
     return value
@@ -51,7 +51,7 @@ def plain(value: Any) -> Any:
 
 
 def through_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An op without gradient."""
+    """Wraps a NumPy function as an op without gradient."""
 
     def run(*args: Any, **attrs: Any) -> Any:
         results = function(*map(plain, args), **{k: plain(v) for k, v in attrs.items()})
@@ -125,7 +125,7 @@ def gelu(input, approximate=False):
 
 
 def as_rows(x: torch.Tensor, axis: Any) -> torch.Tensor:
-    """The axes merged into one, the last."""
+    """Merges axes into one, the last."""
     axes = sorted(axes_tuple(axis, x.ndim))
     kept = [a for a in range(x.ndim) if a not in axes]
     count = int(np.prod([x.shape[a] for a in axes], dtype=int))
@@ -226,7 +226,7 @@ def conv2d(input, weight, stride=(1, 1), padding=NO_PADDING, dilation=(1, 1), gr
 
 
 def adjoint(function: Callable[..., Any], at: torch.Tensor, cotangent: Any) -> torch.Tensor:
-    """What PyTorch makes of a cotangent; can be differentiated again."""
+    """Returns the vector-Jacobian product of a cotangent; it can be differentiated again."""
     at = at.detach().requires_grad_()
     return torch.autograd.grad(function(at), at, cotangent, create_graph=True)[0]
 
@@ -279,7 +279,7 @@ def avg_pool2d_grad(cotangent, shape, kernel_size, stride, padding=NO_PADDING, d
 
 
 def channels_last(function):
-    """The same on images [n, h, w, c]."""
+    """Converts a function on images [n, c, h, w] to one on images [n, h, w, c]."""
 
     def call(input, **attributes):
         return function(input.movedim(-1, 1), **attributes).movedim(1, -1)
@@ -366,7 +366,7 @@ def sum_to(input, like):
 
 
 def places(shape: tuple[int, ...], index: Any) -> torch.Tensor:
-    """Where NumPy's indexing finds each element, as numbers into the flattened operand."""
+    """Returns the place of each element of NumPy's indexing in the flattened operand."""
     numbers = np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
     return torch.as_tensor(np.array(numbers[oracle_ops.selection(plain(index))]))
 

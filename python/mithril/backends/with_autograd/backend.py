@@ -1,4 +1,4 @@
-"""What backends with automatic differentiation of their own have in common."""
+"""The common base of backends whose framework has automatic differentiation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class AutogradBackend(Backend):
         return gradient
 
     def _argument(self, values: np.ndarray) -> Any:
-        """As compiled functions take them: the quickest way."""
+        """Converts values to an argument of compiled functions, the quickest way."""
         return self.tensor(values, values.dtype)
 
     def _constant(self, value: Any) -> Any:
@@ -51,7 +51,7 @@ class AutogradBackend(Backend):
 
 
 def one_of(**synonyms: Any) -> Any:
-    """The value of an option that has several names; None where none is given."""
+    """Returns the value of an option that has several names; None where none is given."""
     given = {name: value for name, value in synonyms.items() if value is not None}
     values = list(given.values())
     if any(value != values[0] for value in values[1:]):
@@ -61,7 +61,7 @@ def one_of(**synonyms: Any) -> Any:
 
 
 def require(module: str, title: str, install: str) -> Any:
-    """The framework's module, or an error with the line that installs it."""
+    """Imports the framework's module; raises an error with the line that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -71,7 +71,7 @@ def require(module: str, title: str, install: str) -> Any:
 
 
 def switch(backend: str, **options: Any) -> bool | None:
-    """The value of a switch that may have several names; None where it is not given."""
+    """Returns the bool of an option that has several names; None where it is not given."""
     for name, value in options.items():
         if value is not None and not isinstance(value, bool):
             raise SignatureError(f"{backend}: {name} requires True or False, got {shown(value)}")
@@ -80,12 +80,12 @@ def switch(backend: str, **options: Any) -> bool | None:
 
 
 def unsupported(backend: str, option: str, reason: str, hint: str) -> UnsupportedError:
-    """What an option raises whose effect this version does not have."""
+    """Returns the error for an option that this version does not support."""
     return UnsupportedError(f"{backend}: {option}: {reason}", hint=hint)
 
 
 def mesh_of_one(backend: str, device_mesh: Any) -> tuple[int, ...] | None:
-    """The sizes of a mesh, which may hold one device."""
+    """Returns the sizes of a mesh, which may hold no more than one device."""
     if device_mesh is None:
         return None
     sizes = mesh_sizes(backend, device_mesh)
@@ -100,7 +100,7 @@ def mesh_of_one(backend: str, device_mesh: Any) -> tuple[int, ...] | None:
 
 
 def mesh_sizes(backend: str, device_mesh: Any) -> tuple[int, ...]:
-    """The sizes of a mesh of devices; a number is a tuple of one."""
+    """Returns the sizes of a mesh of devices as a tuple; a number is a tuple of one."""
     one = isinstance(device_mesh, int)
     sizes = (device_mesh,) if one else device_mesh
     if not isinstance(sizes, tuple | list) or not all(_is_count(size) for size in sizes):

@@ -34,7 +34,7 @@ _logger = logging.getLogger("mithril.codegen")
 
 
 def folder_of_user(kind: str) -> Path:
-    """Where the processes of a user share files of a kind."""
+    """Returns the folder in which the processes of a user share files of a kind."""
     return Path(_core.cache_dir() or os.path.expanduser("~/.cache/mithril")) / kind
 
 
@@ -57,16 +57,16 @@ class ObjectCache:
 
     @staticmethod
     def of_user(kind: str, suffix: str = ".so") -> ObjectCache:
-        """The one for objects of a kind that the processes of a user share."""
+        """Returns the cache that the processes of a user share for objects of a kind."""
         return ObjectCache(folder_of_user(kind), suffix)
 
     @staticmethod
     def of_process() -> ObjectCache:
-        """One that ends with the process."""
+        """Returns a cache that is removed when this process ends."""
         return ObjectCache(None)
 
     def path(self, key: str, make: Callable[[], bytes]) -> str:
-        """Where the object of a key is; `make` makes it if it is nowhere."""
+        """Returns the path of the object of a key; `make` creates it if there is none."""
         own = self._own.get(key, "")
         if os.path.exists(own):  # a fork's parent may have ended
             return own
@@ -80,7 +80,7 @@ class ObjectCache:
         return None if self.folder is None else self.folder / f"{key}{self.suffix}"
 
     def _found(self, key: str) -> str | None:
-        """The path of an object that is there and whole."""
+        """Returns the path of an object if it is in the folder and intact, else None."""
         file = self._file(key)
         if file is None:
             return None
@@ -98,7 +98,7 @@ class ObjectCache:
         return str(file)
 
     def _kept(self, key: str, made: bytes) -> str | None:
-        """The path of an object that was written to the folder; None where that cannot be."""
+        """Writes an object to the folder; returns its path, or None if it cannot be written."""
         file = self._file(key)
         if file is None:
             return None
@@ -135,7 +135,7 @@ def not_ours(folder: Path) -> str:
 
 
 def _trim(folder: Path, suffix: str) -> None:
-    """Removes what is too much, used longest ago first, and what was left behind."""
+    """Removes the least recently used objects beyond the limit, and stale temporary files."""
     found, total = [], 0
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -1,4 +1,4 @@
-"""What backends share that run plans of the engine on NumPy arrays."""
+"""The common base of backends that run plans of the engine on NumPy arrays."""
 
 from __future__ import annotations
 

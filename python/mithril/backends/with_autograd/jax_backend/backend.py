@@ -239,7 +239,7 @@ class JaxBackend(AutogradBackend):
         return self._scope(any(dtype.itemsize == 8 for dtype in dtypes))
 
     def _tracing_scope(self) -> Any:
-        """The precision of products; types and devices are those of the user's own trace."""
+        """Returns a context for the precision of products; the trace has its types and devices."""
         return self._jax.default_matmul_precision(_PRECISIONS[self.compute_precision])
 
     # ------------------------------------------------------------------------------- creation
@@ -278,7 +278,7 @@ class JaxBackend(AutogradBackend):
         return self.tensor(values, values.dtype if dtype is None else dtype)
 
     def _constant(self, value: Any) -> Any:
-        """As JAX takes it: without `enable_x64` a 64-bit float is a 32-bit one."""
+        """Converts a constant for JAX: without `enable_x64` a 64-bit float becomes a 32-bit one."""
         knows_wide = self._is_wide or self._jax.config.jax_enable_x64
         if not isinstance(value, str) and value.dtype == np.float64 and not knows_wide:
             value = value.astype(np.float32)
@@ -381,7 +381,7 @@ class JaxBackend(AutogradBackend):
         return ArrayJit(self._jax, function, options, self._tracing_scope)
 
     def _scope_of(self, function: Callable[..., Any]) -> Any:
-        """What calls of a function need around them."""
+        """Returns the context that calls of a function need: 64-bit types and the device."""
         if not isinstance(function, ArrayJit):
             return self._scope()
         stack = contextlib.ExitStack()

@@ -50,7 +50,7 @@ def drop_axes(x, axis):
 
 
 def position(shape):
-    """Row-major index of each element."""
+    """Returns the row-major index of each element."""
     return _jnp.arange(_math.prod(shape), dtype=_available(int64)).reshape(shape)
 
 
@@ -59,7 +59,7 @@ def _is_narrow(x):
 
 
 def _as_compute(x):
-    """float16 and bfloat16 as float32; anything else as it is."""
+    """Converts float16 and bfloat16 to float32; returns anything else unchanged."""
     return x.astype(float32) if _is_narrow(x) else x
 
 
@@ -632,7 +632,7 @@ def _planned(input, key):
 
 
 def _repeats(input, indices):
-    """Whether the gradient of a look-up, if one is taken, adds more than two halves: in float32."""
+    """Tells whether the gradient of a look-up may sum more than two halves: done in float32."""
     return _is_narrow(input) and indices.size > 2 and isinstance(input, _jax.core.Tracer)
 
 
@@ -701,7 +701,7 @@ def embedding(input, weight, num_embeddings=None, dim=None):
 
 
 def embedding_grad(value, indices, shape):
-    """Zeros to whose rows the values are added, in the order of the indices."""
+    """Returns zeros with the values added to their rows, in the order of the indices."""
     wide = _as_compute(value)
     return _jnp.zeros(shape, wide.dtype).at[indices].add(wide).astype(value.dtype)
 

@@ -1,4 +1,4 @@
-"""What runs along one axis, as emitted programs call it: recurrences and orders."""
+"""Functions along one axis that emitted programs call: recurrences, sorts and loops."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def cumprod(input, axis=-1):
 
 
 def argsort(input, axis=-1, descending=False, stable=True):
-    """Stable, NaN as the largest."""
+    """Returns the indices that sort an axis; stable, with NaN as the largest value."""
     if not descending:
         return jnp.argsort(input, axis, stable=True)
     # Backwards, so that equal elements come out in their order when the result is turned around.
@@ -42,23 +42,23 @@ def argsort(input, axis=-1, descending=False, stable=True):
 
 
 def last_writers(indices, size):
-    """The number of the last index that names each place, or -1."""
+    """Returns for each place the position of the last index that names it, or -1."""
     flat = indices.reshape(-1)
     return jnp.full(size, -1, _INT).at[flat].max(jnp.arange(flat.size, dtype=_INT))
 
 
 def true_places(input, sizes=None):
-    """The row-major places where a mask is true."""
+    """Returns the row-major places where a mask is true."""
     return jnp.flatnonzero(input).astype(_INT)
 
 
 def nonzero(input):
-    """[count, rank]: the places of what is not 0."""
+    """Returns the places of the elements that are not 0, as an array [count, rank]."""
     return jnp.argwhere(input).astype(_INT)
 
 
 def scan(step, carries, xs, constants, ys, length, reverse):
-    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones."""
+    """Returns the last carries and the stacked outputs of `step(*carries, *places, *constants)`."""
     count = len(carries)
 
     def one(state, places):
@@ -71,7 +71,7 @@ def scan(step, carries, xs, constants, ys, length, reverse):
 
 
 def cond(taken, other, constants, predicate):
-    """What the one of two functions makes that the predicate chooses."""
+    """Returns the result of `taken` where the predicate holds, else that of `other`."""
     if not isinstance(predicate, jax.core.Tracer):
         return (taken if bool(predicate) else other)(*constants)
     operands = tuple(jnp.asarray(x) for x in constants)
@@ -81,7 +81,7 @@ def cond(taken, other, constants, predicate):
 
 
 def while_loop(condition, step, carries, constants):
-    """The first carries for which the condition does not hold."""
+    """Runs `step` while the condition holds; returns the carries for which it does not."""
     start = tuple(jnp.asarray(carry) for carry in carries)
     return jax.lax.while_loop(
         lambda state: condition(*state, *constants)[0],

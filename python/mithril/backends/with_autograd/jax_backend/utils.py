@@ -13,7 +13,7 @@ MOST_VALUES = 16  # of Python, that a function is compiled for
 
 @functools.cache
 def _allow_holders(jax: Any) -> None:
-    """Functions that are compiled may return what is no array."""
+    """Lets compiled functions return values that are not arrays."""
     jax.tree_util.register_static(_Held)
 
 
@@ -76,7 +76,7 @@ class ArrayJit:
         return self._taken_out(self._compiled[static](*arguments))
 
     def _keeps(self, static: tuple[int, ...], arguments: tuple[Any, ...]) -> bool:
-        """Whether there is, or may be, a program for these values of Python."""
+        """Tells whether a program for these Python values exists or may still be compiled."""
         values = repr([(i, arguments[i]) for i in static])
         if values not in self._values and len(self._values) < MOST_VALUES:
             self._values.add(values)
@@ -86,8 +86,8 @@ class ArrayJit:
         return _without_holders(results) if self._holds else results
 
     def takes_quickly(self, *arguments: Any) -> bool:
-        """Whether these are arguments for `quick`, which lets JAX look for the program: it raises
-        `NotAdmittedError` while tracing for arrays unlike all that came by the other way."""
+        """Tells whether all arguments are JAX arrays, so that `quick` takes them: JAX looks up the
+        program, and `quick` raises `NotAdmittedError` for new shapes or dtypes."""
         plain = self._plain
         if self._holds:
             return False
@@ -102,7 +102,7 @@ class ArrayJit:
         return self._held(results) if hold else results
 
     def _held(self, results: Any) -> Any:
-        """The same with values that are no arrays as parts of the program."""
+        """Wraps results that are not arrays, so that they become part of the program."""
         if isinstance(results, tuple | list):
             return type(results)(self._held(item) for item in results)
         if results is None or isinstance(results, self._jax.Array | np.ndarray):

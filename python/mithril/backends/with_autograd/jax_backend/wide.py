@@ -1,4 +1,4 @@
-"""What JAX has for float32 and float64 only, for float16 and bfloat16."""
+"""Support of float16 and bfloat16 for functions that JAX has for wider floats only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 
 def in_wide(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Halves are computed in float32 and rounded once."""
+    """Wraps a function so that 16-bit floats are computed in float32 and rounded once."""
 
     @wraps(function)
     def call(*operands: Any, **options: Any) -> Any:

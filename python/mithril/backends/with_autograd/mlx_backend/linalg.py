@@ -74,7 +74,7 @@ def _axis_first(x, axis, count):
 
 
 def _in_wide(function):
-    """LAPACK has none of it for halves: computed in float32, rounded once."""
+    """Computes 16-bit floats, which LAPACK lacks, in float32 and rounds once."""
 
     @wraps(function)
     def call(*arrays, **options):
@@ -106,7 +106,7 @@ def _eye_like(x):
 
 
 def _spoiled(bad, x):
-    """NaN where `bad` holds."""
+    """Returns `x` with NaN where `bad` holds."""
     return mx.where(bad, constant(math.nan, x.dtype), x)
 
 
@@ -130,7 +130,7 @@ def _over(x, divisor):
 
 
 def _substituted(matrix, right, upper):
-    """A zero on the diagonal spoils its row and those that are solved after it."""
+    """Solves a triangular system; a zero on the diagonal makes its row and later ones NaN."""
     zero = (_diagonal(matrix) == 0)[..., None]
     regular = mx.where(zero & (_eye_like(matrix) != 0), 1, matrix)
     y = mx.linalg.solve_triangular(regular, right, upper=upper, stream=mx.cpu)
@@ -193,9 +193,9 @@ def cholesky(input, upper=False):
 
 
 def _factored(factor, x):
-    """What MLX makes of matrices, and of which it was none: those that are not finite.
+    """Returns MLX's factors of matrices, and a mask of the matrices that are not finite.
 
-    Of one matrix, not in a batch, MLX's factors tell a wrong size of their memory (0.32).
+    A single matrix becomes a batch of one: else MLX's factors report a wrong size (0.32).
     """
     bad = _not_finite(x)
     regular = mx.where(bad, _eye_like(x), x)
@@ -224,7 +224,7 @@ def solve(matrix, right):
 
 
 def _cofactors(x):
-    """Products of all singular values but one: nothing is divided by what may be 0."""
+    """Returns the cofactors by products of all singular values but one: no division by 0."""
     u, s, vt = svd(x)
     eye = _eye_like(x)
     others = mx.prod(eye + (1 - eye) * s[..., None, :], -1)
@@ -286,9 +286,9 @@ def scaled_det(input):
 
 
 def _tame(x):
-    """x over a power of two, which is given too, so that its largest element is about 1: LAPACK
-    does not converge for some matrices of very large and very small numbers. And which are not
-    finite: zeros take their places."""
+    """Returns x divided by a power of two, so that its largest element is about 1, and that power:
+    LAPACK does not converge for some matrices of very large and very small numbers. Also returns
+    which matrices are not finite; zeros take their places."""
     bad = _not_finite(x)
     x = mx.where(bad, 0, x)
     largest = mx.max(mx.abs(x), (-1, -2), keepdims=True)
@@ -302,7 +302,7 @@ def _signs(x):
 
 
 def _signs_of_largest(vectors):
-    """Of each column, [..., 1, n]."""
+    """Returns the sign of the largest element of each column, [..., 1, n]."""
     largest = mx.argmax(mx.abs(vectors), -2, keepdims=True)
     return _signs(mx.take_along_axis(vectors, largest, -2))
 
@@ -356,7 +356,7 @@ def _svd(x):
 
 
 def _thin_svd(x):
-    """MLX's vectors are square: of a long matrix those of its triangle are taken."""
+    """Computes the thin SVD, by QR of a long matrix first: MLX has only the full one."""
     n, k = x.shape[-2:]
     if n < k:
         u, values, vt = _thin_svd(_transposed(x))
@@ -369,7 +369,7 @@ def _thin_svd(x):
 
 
 def _over_gaps(x, s):
-    """x - its transpose over s_j² - s_i², off the diagonal."""
+    """Returns (x - its transpose) / (s_j² - s_i²), with 0 on the diagonal."""
     gaps = (s * s)[..., None, :] - (s * s)[..., :, None]
     return _over(x - _transposed(x), gaps + _eye_like(x))
 
@@ -382,7 +382,7 @@ def svd(input):
 
 
 def _empty_factors(x, *between):
-    """Of a matrix without elements, [..., n, p], what is between, [..., p, k]."""
+    """Returns the factors of a matrix without elements: [..., n, p], those between, [..., p, k]."""
     *batch, n, k = x.shape
     p = min(n, k)
     shapes = ((*batch, n, p), *(shape(batch, p) for shape in between), (*batch, p, k))

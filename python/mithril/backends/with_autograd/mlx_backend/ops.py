@@ -51,7 +51,7 @@ def drop_axes(x, axis):
 
 
 def position(shape):
-    """Row-major index of each element."""
+    """Returns the row-major index of each element."""
     return _mx.arange(_math.prod(shape), dtype=int64).reshape(shape)
 
 
@@ -60,12 +60,12 @@ def _is_float(x):
 
 
 def _as_compute(x):
-    """float16 and bfloat16 as float32; anything else as it is."""
+    """Converts float16 and bfloat16 to float32; returns anything else unchanged."""
     return x.astype(float32) if x.dtype in (float16, bfloat16) else x
 
 
 def _pair(x, y):
-    """Both as arrays: MLX rounds bare numbers to float32, also beside float64."""
+    """Converts both to arrays: MLX rounds bare numbers to float32, also beside float64."""
     if not isinstance(x, _Array):
         return _mx.array(x, y.dtype), y
     return _special.spread(x, y) if isinstance(y, _Array) else (x, _mx.array(y, x.dtype))
@@ -81,7 +81,7 @@ def _on_pairs(function):
 
 
 def _alike(x, y):
-    """Both in one shape and dtype, which a gradient written by hand asks for."""
+    """Brings both to one shape and dtype, as gradients written by hand require."""
     x, y = _pair(x, y)
     dtype = _mx.result_type(x, y)
     return _mx.broadcast_arrays(x.astype(dtype), y.astype(dtype))
@@ -364,7 +364,7 @@ def silu(x):
 
 
 def _reduced(function, x, axis, keepdim, identity):
-    """A reduction, but of nothing: MLX refuses it, gets it wrong, or ends the process by it."""
+    """Reduces; empty arrays are handled here, since MLX fails on them or ends the process."""
     axes = _axes(x, axis)
     if x.size == 0:
         return full(_kept_shape(x, axes, keepdim), identity, x.dtype)
@@ -727,7 +727,7 @@ def _indexed(input, entries):
 
 
 def _repeats(input, indices):
-    """Whether the gradient of a look-up, if one is taken, adds more than two halves: in float32."""
+    """Tells whether the gradient of a look-up may sum more than two halves: done in float32."""
     return input.dtype in (float16, bfloat16) and indices.size > 2
 
 
@@ -773,8 +773,8 @@ def _entries(items, index):
 
 
 def _differs(entries):
-    """Whether NumPy reads an index in a way that MLX does not: bools, arrays with an ellipsis
-    between them."""
+    """Tells whether NumPy reads an index in a way that MLX does not: lists of bools, an
+    ellipsis beside several arrays or integers."""
     if _builtins.any(map(_is_list_mask, entries)):
         return True
     arrays = [isinstance(e, list | _Array) for e in entries]
@@ -789,7 +789,7 @@ def _as_arrays(entries):
 
 
 def _index(input, entries):
-    """What indexes an MLX array: numbers in bounds, lists as arrays, one element forward."""
+    """Converts an index to one that MLX takes: numbers in bounds, lists as arrays."""
     if not _builtins.any(isinstance(entry, int | list | slice | _Array) for entry in entries):
         return entries
     named = _builtins.sum(entry is not None and entry is not Ellipsis for entry in entries)
@@ -809,7 +809,7 @@ def _is_mask(entry):
 
 
 def _without_masks(entries):
-    """The places that are true in the place of bools, which MLX would read as numbers."""
+    """Replaces bools, which MLX would read as numbers, by the places that are true."""
     out = []
     for entry in entries:
         found = _np.nonzero(_np.array(entry)) if _is_mask(entry) else (entry,)
@@ -818,7 +818,7 @@ def _without_masks(entries):
 
 
 def _empty(input, entries):
-    """What an index picks if that is nothing, of which MLX may end the process; else None."""
+    """Returns the result of an index that picks nothing, which may crash MLX; else None."""
     as_list = entries if isinstance(entries, tuple) else (entries,)
     if input.size > 0 and not _builtins.any(isinstance(e, _Array) and e.size == 0 for e in as_list):
         return None
@@ -853,7 +853,7 @@ def embedding(input, weight, num_embeddings=None, dim=None):
 
 
 def embedding_grad(value, indices, shape):
-    """Zeros to whose rows the values are added, in the order of the indices."""
+    """Returns zeros with the values added to their rows, in the order of the indices."""
     return index_add(_mx.zeros(shape, value.dtype), value, (indices,))
 
 

@@ -1,6 +1,6 @@
-"""What runs along one axis, as emitted programs call it: recurrences and orders.
+"""Functions along one axis that emitted programs call: recurrences, sorts and loops.
 
-MLX ends the process by some of its functions of nothing.
+Some functions of MLX end the process when an array is empty.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def cumprod(input, axis=-1):
 
 
 def argsort(input, axis=-1, descending=False, stable=True):
-    """Stable, NaN as the largest."""
+    """Returns the indices that sort an axis; stable, with NaN as the largest value."""
     x = mx.stop_gradient(input)
     if x.size == 0:
         return mx.zeros(x.shape, mx.int64)
@@ -90,7 +90,7 @@ def _flipped(x, axis):
 
 
 def last_writers(indices, size):
-    """The number of the last index that names each place, or -1."""
+    """Returns for each place the position of the last index that names it, or -1."""
     places = mx.full((size,), -1, mx.int64)
     if indices.size == 0 or size == 0:
         return places
@@ -99,20 +99,20 @@ def last_writers(indices, size):
 
 
 def true_places(input, sizes=None):
-    """The row-major places where a mask is true."""
+    """Returns the row-major places where a mask is true."""
     return nonzero(input.reshape(-1))[:, 0]
 
 
 def nonzero(input):
-    """[count, rank]: the places of what is not 0."""
+    """Returns the places of the elements that are not 0, as an array [count, rank]."""
     wide = input.astype(mx.float32) if input.dtype == mx.bfloat16 else input
     return mx.array(np.argwhere(np.array(wide)), mx.int64)
 
 
 def scan(step, carries, xs, constants, ys, length, reverse):
-    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
+    """Returns the last carries and the stacked outputs of `step(*carries, *places, *constants)`.
 
-    `ys` has the shape and dtype of each of these, with its leading axis of places.
+    `ys` has the shape, with the leading axis, and the dtype of each stacked output.
     """
     count = len(carries)
     kept: list = [[] for _ in ys]
@@ -128,12 +128,12 @@ def scan(step, carries, xs, constants, ys, length, reverse):
 
 
 def cond(taken, other, constants, predicate):
-    """What the one of two functions makes that the predicate chooses."""
+    """Returns the result of `taken` where the predicate holds, else that of `other`."""
     return (taken if bool(predicate) else other)(*constants)
 
 
 def while_loop(condition, step, carries, constants):
-    """The first carries for which the condition does not hold."""
+    """Runs `step` while the condition holds; returns the carries for which it does not."""
     while bool(condition(*carries, *constants)[0]):
         carries = step(*carries, *constants)
     return tuple(carries)

@@ -1,4 +1,4 @@
-"""What `ops` needs of functions and MLX lacks: float64 beyond float32's digits, and erfc.
+"""Functions that `ops` needs and MLX lacks: exp, sin, erf and others in full float64, and erfc.
 
 MLX computes exp, sin, cos, erf, the sigmoid and logaddexp of float64 with the digits of float32
 (0.32, on the CPU; no other device has float64), so here they come from functions that it has in
@@ -33,7 +33,7 @@ def in_wide(function):
 
 @functools.cache
 def constant(value, dtype):
-    """A number as an array: MLX takes bare numbers beside float64 for float32."""
+    """Converts a number to an array: beside float64 MLX takes bare numbers for float32."""
     return mx.array(value, dtype)
 
 
@@ -53,7 +53,7 @@ def spread(*arrays):
 
 
 def repeated(x, shape):
-    """Broadcast; the gradient of a half is summed in float32."""
+    """Broadcasts an array; the gradient of a 16-bit float is summed in float32."""
     if x.dtype not in HALVES or tuple(x.shape) == tuple(shape):
         return mx.broadcast_to(x, shape)
     return mx.broadcast_to(x.astype(mx.float32), shape).astype(x.dtype)
@@ -121,7 +121,7 @@ def cos(x):
 
 
 def _decay(x):
-    """Whether x < 0, and exp(-|x|), whose slope at 0 is that from above."""
+    """Returns whether x < 0, and exp(-|x|), whose slope at 0 is that from above."""
     negative = x < 0
     return negative, exp(mx.where(negative, x, -x))
 
@@ -220,7 +220,7 @@ def _erfc(x):
 
 
 def _bell(x):
-    """The slope of erf."""
+    """Returns the derivative of erf."""
     return constant(2 * _INVERSE_ROOT_PI, x.dtype) * exp(-x * x)
 
 
@@ -235,7 +235,7 @@ def _erfc_vjp(x, cotangent, _):
 
 
 def _wide(function, x):
-    """16-bit floats in float32."""
+    """Computes a function of 16-bit floats in float32."""
     return function(x.astype(mx.float32)).astype(x.dtype) if x.dtype.size == 2 else function(x)
 
 

@@ -20,7 +20,7 @@ _TRACING = "[eval] Attempting to eval an array during function transformations"
 
 
 def evaluated(mx: Any, arrays: Any) -> bool:
-    """Computes arrays, and says whether it did: MLX cannot while it traces."""
+    """Computes arrays; returns whether it did: MLX cannot while it traces."""
     try:
         mx.eval(arrays)
     except ValueError as error:
@@ -32,7 +32,7 @@ def evaluated(mx: Any, arrays: Any) -> bool:
 
 @contextlib.contextmanager
 def without_waiting() -> Iterator[None]:
-    """Models return lazy arrays inside."""
+    """A context in which models return lazy arrays."""
     before = waits.set(False)
     try:
         yield
@@ -86,7 +86,7 @@ def vjp(
 
 @functools.cache
 def missing_compiler() -> str | None:
-    """Why `mx.compile` cannot run here, or None: on CPUs it calls g++ when the function runs."""
+    """Says why `mx.compile` cannot run here, or None: on CPUs it calls g++ at the first run."""
     import mlx.core as mx
 
     if mx.default_device().type != mx.DeviceType.cpu:
@@ -115,7 +115,7 @@ class CompiledArrays:
         return self.program(arguments)(*arguments)
 
     def program(self, arguments: Sequence[Any]) -> _Program:
-        """The one for arguments like these."""
+        """Returns the program for arguments like these; compiles it if there is none yet."""
         array, programs = self._mx.array, self._programs
         signature = tuple(
             (x.dtype, *x.shape) if isinstance(x, array) else repr(x) for x in arguments
@@ -155,14 +155,14 @@ class _Program:
         return _with_arrays(self._template, iter(leaves))
 
     def of_arrays(self) -> Callable[..., Sequence[Any]]:
-        """What does the same for arguments like the sample, once it was called: from arrays to a
-        sequence of arrays there is nothing to fill in."""
+        """Returns a faster function for arguments like the sample, once this one was called: the
+        compiled one where all arguments and results are arrays, else this object."""
         only_arrays = all(self._is_array) and all(x is _HOLE for x in self._template)
         return self._compiled if only_arrays else self
 
 
 class _Hole:
-    """Where an array was."""
+    """A marker for the place of an array in a template."""
 
 
 _HOLE = _Hole()

@@ -95,7 +95,7 @@ def _conv2d_channels_last(input, weight, stride, padding, dilation, groups):
 
 
 def _conv2d_by_taps(input, weight, stride, padding, dilation, groups):
-    """As a matrix product: MLX has no convolution of float64, and dies of one."""
+    """Convolves by matrix products: MLX ends the process at a convolution of float64."""
     images, outputs = input.shape[0], weight.shape[0]
     if 0 in weight.shape:
         sizes = _counts(input.shape[2:], weight.shape[2:], stride, padding, dilation)
@@ -111,7 +111,7 @@ def _conv2d_by_taps(input, weight, stride, padding, dilation, groups):
 
 
 def _transposed(linear, shape, cotangent):
-    """What a linear function of an array of that shape, transposed, makes of a cotangent."""
+    """Applies the transpose of a linear function of an array of that shape to a cotangent."""
     at = mx.zeros(shape, cotangent.dtype)
     return mx.vjp(lambda x: [linear(x)], [at], [cotangent])[1][0]
 
@@ -120,7 +120,7 @@ def _transposed(linear, shape, cotangent):
 
 
 def _counts(sizes, kernel_size, stride, padding, dilation):
-    """How many places the window has, in rows and columns."""
+    """Returns the number of window positions in rows and columns."""
     return [
         max(0, (n + sum(p) - (k - 1) * d - 1) // s + 1)
         for n, k, s, p, d in zip(sizes, kernel_size, stride, padding, dilation, strict=True)
@@ -128,7 +128,7 @@ def _counts(sizes, kernel_size, stride, padding, dilation):
 
 
 def _taps(input, window, fill, behind=0):
-    """The padded input at each place of the kernel, in row-major order.
+    """Yields the padded input at each place of the kernel, in row-major order.
 
     `behind` axes stand behind rows and columns.
     """
@@ -165,7 +165,7 @@ def max_pool2d_pick(
 
 
 def _first_maxima(input, value, window, behind=0):
-    """What `value` has where each window of `input` has its first maximum."""
+    """Returns the element of `value` at the first maximum of each window of `input`."""
     inputs = _taps(mx.stop_gradient(input), window, -math.inf, behind)
     values = _taps(value, window, -math.inf if value is input else 0, behind)
     largest, picked = next(inputs), next(values)

@@ -30,7 +30,7 @@ def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=F
 
 
 def _suffices(query, key, value):
-    """Whether the kernel computes this, and all derivatives of it that can be asked for."""
+    """Tells whether the kernel can compute this and all its derivatives that may be needed."""
     if 0 in query.shape or 0 in key.shape or query.dtype is _torch.float16:
         return False
     if _torch.compiler.is_compiling():

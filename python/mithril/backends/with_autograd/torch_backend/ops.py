@@ -49,12 +49,12 @@ def drop_axes(x, axis):
 
 
 def position(shape):
-    """Row-major index of each element."""
+    """Returns the row-major index of each element."""
     return _torch.arange(_math.prod(shape)).reshape(shape)
 
 
 def _like(value, other):
-    """A number as a tensor of rank 0 beside a tensor."""
+    """Converts a number to a tensor of rank 0 like `other`."""
     if isinstance(value, _Tensor):
         return value
     return _torch.tensor(value, dtype=other.dtype, device=other.device)
@@ -162,7 +162,7 @@ def maximum(x, y):
 
 
 def _both_zero(x, y):
-    """Where PyTorch keeps the sign of either."""
+    """Returns where both are 0: there PyTorch may keep the sign of either operand."""
     return (x == 0) & (y == 0)
 
 
@@ -437,7 +437,7 @@ def squared_error(input, target, safe_shapes=True, reduction=None):
 
 
 def _alike(input, target):
-    """Floats of one shape: PyTorch's losses warn of other ones."""
+    """Tells whether both are float tensors of one shape: PyTorch's losses warn of others."""
     if not (isinstance(input, _Tensor) and isinstance(target, _Tensor)):
         return False
     return input.is_floating_point() and input.dtype is target.dtype and input.shape == target.shape
@@ -629,7 +629,7 @@ def index(input, items=(), /, *, index=None):
 
 
 def _repeats(input, indices):
-    """Whether the gradient of a look-up adds more than two halves, which is done in float32."""
+    """Tells whether the gradient of a look-up may sum more than two halves: done in float32."""
     return input.requires_grad and indices.numel() > 2 and input.dtype in (float16, bfloat16)
 
 
@@ -653,7 +653,7 @@ def _is_advanced(item):
 
 
 def _indexed(x, index):
-    """NumPy's indexing, where PyTorch's differs."""
+    """Indexes by NumPy's rules where PyTorch's differ."""
     items = index if isinstance(index, tuple) else (index,)
     if not _builtins.any(map(_is_advanced, items)):
         return _basic_part(x, items)
@@ -712,7 +712,7 @@ def embedding(input, weight, num_embeddings=None, dim=None):
 
 
 def embedding_grad(value, indices, shape):
-    """Zeros to whose rows the values are added, in the order of the indices."""
+    """Returns zeros with the values added to their rows, in the order of the indices."""
     wide = _as_compute(value)
     out = wide.new_zeros(shape)
     return out.index_put((indices.to(_torch.int64),), wide, accumulate=True).to(value.dtype)

@@ -1,4 +1,4 @@
-"""What runs along one axis, as emitted programs call it: recurrences and orders."""
+"""Functions along one axis that emitted programs call: recurrences, sorts and loops."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 
 def as_compute(x):
-    """float16 and bfloat16 as float32; anything else as it is."""
+    """Converts float16 and bfloat16 to float32; returns anything else unchanged."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
@@ -28,12 +28,12 @@ def cumprod(input, axis=-1):
 
 
 def argsort(input, axis=-1, descending=False, stable=True):
-    """NaN as the largest."""
+    """Returns the indices that sort an axis, with NaN as the largest value."""
     return torch.sort(input, dim=axis, descending=descending, stable=stable).indices
 
 
 def last_writers(indices, size):
-    """The number of the last index that names each place, or -1."""
+    """Returns for each place the position of the last index that names it, or -1."""
     flat = indices.reshape(-1).to(torch.int64)
     numbers = torch.arange(flat.numel(), device=flat.device)
     places = torch.full((size,), -1, dtype=torch.int64, device=flat.device)
@@ -42,19 +42,19 @@ def last_writers(indices, size):
 
 
 def true_places(input, sizes=None):
-    """The row-major places where a mask is true."""
+    """Returns the row-major places where a mask is true."""
     return input.reshape(-1).nonzero().reshape(-1)
 
 
 def nonzero(input):
-    """[count, rank]: the places of what is not 0."""
+    """Returns the places of the elements that are not 0, as an array [count, rank]."""
     return input.nonzero()
 
 
 def scan(step, carries, xs, constants, ys, length, reverse):
-    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
+    """Returns the last carries and the stacked outputs of `step(*carries, *places, *constants)`.
 
-    `ys` has the shape and dtype of each of these, with its leading axis of places.
+    `ys` has the shape, with the leading axis, and the dtype of each stacked output.
     """
     count = len(carries)
     device = next((x.device for x in (*carries, *xs, *constants)), None)
@@ -71,12 +71,12 @@ def scan(step, carries, xs, constants, ys, length, reverse):
 
 
 def cond(taken, other, constants, predicate):
-    """What the one of two functions makes that the predicate chooses."""
+    """Returns the result of `taken` where the predicate holds, else that of `other`."""
     return (taken if bool(predicate) else other)(*constants)
 
 
 def while_loop(condition, step, carries, constants):
-    """The first carries for which the condition does not hold."""
+    """Runs `step` while the condition holds; returns the carries for which it does not."""
     while bool(condition(*carries, *constants)[0]):
         carries = step(*carries, *constants)
     return tuple(carries)

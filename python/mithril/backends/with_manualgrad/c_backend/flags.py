@@ -1,4 +1,4 @@
-"""Which flags a C compiler may get: those that optimize or say more, and leave programs alone."""
+"""The flags that a C compiler may get: for optimization and warnings, none that change results."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _REFUSED = {
 
 
 def checked_flags(flags: Any) -> tuple[str, ...] | None:
-    """Flags as text or a list of them, word by word; None for None.
+    """Splits flags, given as text or a list, into checked words; returns None for None.
 
     Raises
     ------

@@ -81,7 +81,7 @@ def _called(made: bytes) -> subprocess.CompletedProcess[str]:
 
 
 def _wrong(result: str, *found: str) -> list[str]:
-    """What is not as the text says."""
+    """Lists the results of the test program that are not as expected."""
     *sizes, numbers = found
     out = [
         f"{name} has {got} bytes"

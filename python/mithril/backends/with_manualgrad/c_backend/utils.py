@@ -47,7 +47,7 @@ class Compiler:
 
     @staticmethod
     def found(compiler: Any, flags: Any, threads: int) -> Compiler:
-        """The compiler that a backend asks for, tried on a small program."""
+        """Returns the compiler that a backend asks for, tried on a small program."""
         path = _path_of(compiler)
         modified = os.stat(path).st_mtime_ns
         own = checked_flags(flags)
@@ -60,7 +60,7 @@ class Compiler:
             return _tried(path, modified, (*_PORTABLE, *parallel))
 
     def key_of(self, source: str) -> str:
-        """What names the object of a text: 64 hexadecimal digits."""
+        """Returns the cache key of a text's object: 64 hexadecimal digits."""
         return key_of(self.path, *self.flags, self.identity, source)
 
     def shared_object(self, source: str, name: str) -> bytes:
@@ -76,7 +76,7 @@ class Compiler:
         return made
 
     def _compiled(self, source: str) -> tuple[bytes, str]:
-        """A shared object, and what the compiler said."""
+        """Compiles a text to a shared object; returns its bytes and the compiler's output."""
         with tempfile.TemporaryDirectory(prefix="mithril-") as folder:
             of, to = os.path.join(folder, "model.c"), os.path.join(folder, "model.so")
             with open(of, "w", encoding="utf-8") as file:
@@ -117,7 +117,7 @@ def _tried(path: str, modified: int, flags: tuple[str, ...]) -> Compiler:
 
 
 def _run(command: Sequence[str]) -> str:
-    """What a command says; it fails with that if the command does."""
+    """Runs a command and returns its output; raises CompilerError with it if the command fails."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

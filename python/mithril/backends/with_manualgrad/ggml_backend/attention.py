@@ -70,6 +70,6 @@ def _heads(node: Node) -> Node:
 
 
 def _mask(trace: Trace, queries: int, keys: int) -> int:
-    """What is added to the scores: -inf where a place is later than the query's."""
+    """Returns the causal mask to add to the scores: -inf where a key is later than the query."""
     mask = np.where(np.tri(queries, keys) > 0, 0.0, -math.inf).astype(np.float16)
     return trace.lift(mask).tensor

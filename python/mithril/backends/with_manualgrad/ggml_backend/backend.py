@@ -114,10 +114,10 @@ class GGMLBackend(NumpyBackend):
         return graph(inputs)
 
     def coverage(self, model: Any, *, gradients: bool = False) -> dict[str, Counter[str]]:
-        """How often the program of a compiled model calls each op: "native" are those that ggml
-        computes itself, "custom" those that run on NumPy inside its graph. `gradients`: those of
-        the programs with gradients. Only what was evaluated counts; what runs on NumPy as a whole
-        has no graph.
+        """Counts how often the program of a compiled model calls each op: "native" are those that
+        ggml computes itself, "custom" those that run on NumPy inside its graph. `gradients`: those
+        of the programs with gradients. Only what was evaluated counts; a program that runs on
+        NumPy as a whole has no graph.
 
         >>> import mithril as ml
         >>> model = ml.Model()
@@ -137,7 +137,7 @@ class GGMLBackend(NumpyBackend):
         return found
 
     def _quantizing(self, kind: str) -> GGMLBackend:
-        """This backend, or one that keeps weights in blocks of that type."""
+        """Returns this backend, or one that keeps weights in blocks of that type."""
         wanted = _quantize_type(kind)
         if self.quantize not in (None, wanted):
             raise ArgumentError(
@@ -162,7 +162,7 @@ class GGMLBackend(NumpyBackend):
             )
 
     def _quantization_report(self, program: Any, inputs: Sequence[Any]) -> QuantizationReport:
-        """What the forward program makes of these inputs, beside float32."""
+        """Compares the outputs of the forward program for these inputs with those in float32."""
         self._refuse_isolated("quantization_report")
         function = program.forward.function
         exact = GGMLBackend(self.mem_size, threads=self.threads)
@@ -246,7 +246,7 @@ class GGMLBackend(NumpyBackend):
 
 
 def _calls_python(function: Callable[..., Any]) -> bool:
-    """Whether an emitted program calls functions of the user's."""
+    """Tells whether an emitted program calls functions of the user."""
     return isinstance(function.__globals__.get("ops"), OpTable)
 
 
@@ -261,7 +261,7 @@ def _laid_out(value: Any) -> Any:
 
 
 def _like(value: Any) -> Any:
-    """What a graph depends on of an input."""
+    """Returns what a graph depends on: shape and dtype of an array, type and text of a value."""
     if isinstance(value, np.ndarray):
         return value.shape, value.dtype
     return type(value), repr(value)

@@ -76,7 +76,7 @@ class CustomCalls:
     # --- what ggml calls ----------------------------------------------------------------------
 
     def called(self, _tensor: Any, ith: int, _nth: int, number: int) -> None:
-        """Nothing may be thrown through ggml."""
+        """Runs a call and keeps its exception, which must not propagate through ggml."""
         try:
             if not ith and self._error is None:
                 self._calls[number - 1]()
@@ -85,8 +85,8 @@ class CustomCalls:
             self._error = error
 
     def stops(self) -> Generator[bool, Any, None]:
-        """Whether the graph ends here, asked behind each node. A function would raise what a
-        signal's handler raises before it gets to its `try`; this is in one when it goes on."""
+        """Yields after each node whether to stop the graph. In a plain function a signal handler
+        could raise before its `try` begins; a generator resumes inside its own."""
         while True:
             try:
                 yield self._error is not None

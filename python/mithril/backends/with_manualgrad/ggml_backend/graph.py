@@ -36,7 +36,7 @@ _ROOM = 64  # tensors that one op may make
 
 
 class Untraceable(Exception):  # noqa: N818 - it is no error of a user's
-    """Data choose what the program does next."""
+    """Raised where a program depends on data and so cannot be recorded as a graph."""
 
 
 class Node:
@@ -123,7 +123,7 @@ class Trace:
 
     @property
     def context(self) -> int:
-        """One with room for the tensors of another op."""
+        """Returns a ggml context with room for the tensors of another op."""
         room = _ROOM * self._overhead
         if not self._contexts or self.lib.used_mem(self._contexts[-1]) > _POOL - room:
             self.new_context(_POOL)
@@ -256,7 +256,7 @@ def nodes_of(value: Any) -> Iterator[Node]:
 
 
 def mapped(function: Callable[[Node], Any], value: Any) -> Any:
-    """The same nest with something in place of each node."""
+    """Returns the same nest with each node replaced by `function(node)`."""
     if isinstance(value, Node):
         return function(value)
     if type(value) in (tuple, list):
@@ -273,7 +273,7 @@ _OF_MATRICES = frozenset(
 
 
 def _stand_in(node: Node, name: str) -> np.ndarray:
-    """Values that any function takes, in no memory where they are equal."""
+    """Returns an array that any function accepts: zeros, or identity matrices, broadcast."""
     if name in _OF_MATRICES and node.ndim > 1:
         return np.broadcast_to(np.eye(*node.shape[-2:], dtype=node.dtype), node.shape)
     return np.broadcast_to(np.zeros((), node.dtype), node.shape)
@@ -292,7 +292,7 @@ _POINTWISE = frozenset(_POINTWISE_NAMES.split())
 
 
 def _probed(name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """What the function gives for stand-ins: shapes and dtypes are those of any values."""
+    """Returns the function's result for stand-ins: it has the shapes and dtypes of any result."""
     shapes = [node.shape for node in nodes_of((args, kwargs))]
     args, kwargs = mapped(lambda node: _stand_in(node, name), (args, kwargs))
     with np.errstate(all="ignore"):

@@ -54,7 +54,7 @@ class IsolatedGGML:
         return result
 
     def _number_of(self, program: Callable[..., Any], parameters: Iterable[int]) -> int:
-        """How the other process calls a program, which it gets when it does not have it yet."""
+        """Returns the number of a program in the other process; sends the program if it is new."""
         if self._process is None or self._owner != os.getpid():
             self._start()
         if program not in self._numbers:
@@ -88,7 +88,7 @@ class IsolatedGGML:
             raise error
 
     def _stop(self) -> str:
-        """Ends the process; how it had ended, if it had."""
+        """Ends the process; returns as text how it had ended, if it had."""
         process, self._process = self._process, None
         if process is None:
             return "it did not start"

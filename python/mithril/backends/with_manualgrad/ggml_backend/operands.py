@@ -1,4 +1,4 @@
-"""What native ops ask of their operands; what returns NotImplemented runs as a custom node."""
+"""Operands of native ops; an op that returns NotImplemented for them runs as a custom node."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def native(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_op(name: str, function: Callable[..., Any] | None = None) -> Any:
-    """The same under another name."""
+    """Offers a function as the native form of the op `name`."""
     if function is None:
         return functools.partial(as_op, name)
     native_ops[name] = function
@@ -39,7 +39,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_float(value: Any) -> bool:
-    """Whether it is a float32 array with elements, which ggml's functions take."""
+    """Tells whether a value is a float32 array that ggml's functions take: not empty, not huge."""
     is_array = isinstance(value, Node | np.ndarray | np.generic)
     return is_array and value.dtype == FLOAT and 0 < value.size <= _MOST_ELEMENTS
 
@@ -73,7 +73,7 @@ def joined(shape: Sequence[int], *others: Sequence[int]) -> tuple[list[int], ...
 
 
 def repeated(trace: Trace, node: Node, shape: Sequence[int]) -> Node | None:
-    """The array broadcast to a shape."""
+    """Broadcasts an array to a shape; returns None where four axes do not suffice."""
     if node.shape == tuple(shape):
         return node
     axes = joined(shape, node.shape)

@@ -21,7 +21,7 @@ _PASSED = "ggml passed"
 
 
 def tested(path: Path) -> Path:
-    """The path again.
+    """Tests the library at a path and returns the path.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def tested(path: Path) -> Path:
 
 @functools.cache
 def _said(path: Path, _size: int, _time: int) -> str:
-    """What is wrong with a library, or nothing."""
+    """Returns the reason why a library fails the self-test, or ""."""
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main({str(path)!r})"
     )

@@ -49,7 +49,7 @@ def type_named(name: Any) -> str | None:
 
 
 def check_type(lib: Library, name: str) -> int:
-    """The number of a type, which the library must have under that name."""
+    """Returns the number of a type, which the library must have under that name."""
     number = TYPES[name]
     if lib.type_name(number) != name.encode() or not _to_float(lib, number):
         raise ArgumentError(f"GGMLBackend: quantize: this ggml has no type {name}")
@@ -57,7 +57,7 @@ def check_type(lib: Library, name: str) -> int:
 
 
 def _to_float(lib: Library, kind: int) -> int:
-    """The address of ggml's function that makes floats of blocks; 0: there is none."""
+    """Returns the address of ggml's function that dequantizes blocks; 0 if there is none."""
     traits = TypeTraits.from_address(lib.get_type_traits(kind))
     facts = traits.name, traits.block, traits.size
     if facts != (lib.type_name(kind), lib.blck_size(kind), lib.type_size(kind)):
@@ -111,14 +111,14 @@ class Weight:
         self.lib.quantize_chunk(self.kind, values.ctypes.data, target, 0, rows, columns, None)
 
     def values(self) -> np.ndarray:
-        """What the blocks stand for, [n, k]."""
+        """Returns the dequantized weight, [n, k] in float32."""
         from .rows import all_rows
 
         found = all_rows(self.lib, struct(self.tensor).data, self.kind, self.shape)
         return (found * self.factor).astype(np.float32)
 
     def guarded(self, trace: Trace, rows: int, count: int) -> int:
-        """The tensor of the product with rows; what blocks cannot hold of these is seen to."""
+        """Returns the product with `rows`, guarded against values that blocks cannot hold."""
         lib, width = self.lib, self.shape[1]
         source = (ctypes.c_void_p * 1)(rows)
         scaled = lib.custom_4d(
@@ -146,12 +146,12 @@ class Weight:
 
 
 def _place(tensor: int) -> int:
-    """Where a tensor says where its memory is."""
+    """Returns the address of the field of a tensor that holds its data pointer."""
     return tensor + Tensor.data.offset
 
 
 def in_blocks(trace: Trace, node: Node, is_turned: bool = False) -> Weight | None:
-    """A weight [n, k] in blocks, if the backend wants that and it can be.
+    """Returns a weight [n, k] in blocks, or None if it is not quantized.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What weights in blocks cost: the error of each one, and of the outputs."""
+"""The quantization report: the error of each weight in blocks, and of the outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["QuantizationReport", "report"]
 def report(
     weights: Sequence[Weight], inputs: Sequence[Any], names: Sequence[str], outputs: Any, exact: Any
 ) -> QuantizationReport:
-    """Of the weights of a graph that was just computed for `inputs`, whose names are given.
+    """Returns the report on the weights of a graph that was just computed for `inputs`.
 
     Parameters
     ----------

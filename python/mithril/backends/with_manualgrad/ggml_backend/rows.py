@@ -10,7 +10,7 @@ from .library import Library
 
 
 def all_rows(lib: Library, address: int, kind: int, shape: tuple[int, int]) -> np.ndarray:
-    """What the blocks at an address stand for, [rows, columns] in float32."""
+    """Dequantizes the blocks at an address to a float32 array [rows, columns]."""
     rows, columns = shape
     context = lib.init(library.InitParams(1 << 20, None, True))
     backend = lib.backend_cpu_init()

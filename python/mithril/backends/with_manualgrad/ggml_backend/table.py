@@ -38,14 +38,14 @@ def operation(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _refuse_masks(name: str, args: Any, kwargs: Any) -> None:
-    """Where values say how many elements there are nothing can be recorded."""
+    """Raises `Untraceable` where the size of a result depends on data, as with boolean masks."""
     items = (args[1:], kwargs) if name.startswith("index") else ()
     if not items or any(node.dtype == bool for node in nodes_of(items)):
         raise Untraceable
 
 
 def _known(name: str, args: Any, kwargs: Any) -> Any:
-    """Arrays like the results, where the function must not be called for stand-ins."""
+    """Returns arrays like the results of a loop, which must not run on stand-ins; else None."""
     if name == "while_loop":
         return tuple(_like(x.shape, x.dtype) for x in args[2])
     if name == "scan":

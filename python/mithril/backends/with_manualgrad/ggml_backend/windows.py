@@ -46,13 +46,13 @@ def _are_small(*options) -> bool:
 
 
 def _counts(x, kernel, stride, padding, dilation):
-    """How many places of the kernel there are, along each axis."""
+    """Returns the number of positions of the kernel along each axis."""
     axes = zip(x.shape[2:], kernel, stride, padding, dilation, strict=True)
     return [(n + sum(p) - (k - 1) * d - 1) // s + 1 for n, k, s, p, d in axes]
 
 
 def _columns(x: Node, w: Node, stride, padding, dilation, counts) -> Node:
-    """The windows as rows [n, rows, columns, channels · kernel]."""
+    """Returns the windows as rows, [n, rows, columns, channels · kernel] (im2col)."""
     trace = x.trace
     if any(a != b for a, b in padding):
         x = padded(x, ((0, 0), (0, 0), *padding))

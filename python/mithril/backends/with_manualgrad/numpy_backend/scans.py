@@ -1,4 +1,4 @@
-"""What runs along one axis, as emitted programs call it: recurrences and orders."""
+"""Functions along one axis that emitted programs call: recurrences, sorts and loops."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def cumsum(input, axis=0):
 
 
 def _in_double(x):
-    """Floats in float64: what one place is off by, all places behind it are."""
+    """Converts floats to float64, because rounding errors accumulate along the axis."""
     return as_compute(x).astype(np.float64) if x.dtype.kind not in "iub" else x
 
 
 def argsort(input, axis=-1, descending=False, stable=True):
-    """Stable, NaN as the largest."""
+    """Returns the indices that sort an axis; stable, with NaN as the largest value."""
     x = as_compute(input)
     if not descending:
         return np.argsort(x, axis, kind="stable")
@@ -45,7 +45,7 @@ def argsort(input, axis=-1, descending=False, stable=True):
 
 
 def last_writers(indices, size):
-    """The number of the last index that names each place, or -1."""
+    """Returns for each place the position of the last index that names it, or -1."""
     places = np.full(size, -1, np.int64)
     flat = checked(indices, size).reshape(-1)
     places[flat] = np.arange(flat.size)  # of repeated places the last one stays
@@ -53,19 +53,19 @@ def last_writers(indices, size):
 
 
 def true_places(input, sizes=None):
-    """The row-major places where a mask is true."""
+    """Returns the row-major places where a mask is true."""
     return np.flatnonzero(input)
 
 
 def nonzero(input):
-    """[count, rank]: the places of what is not 0."""
+    """Returns the places of the elements that are not 0, as an array [count, rank]."""
     return np.argwhere(input)
 
 
 def scan(step, carries, xs, constants, ys, length, reverse):
-    """The last carries, and what `step(*carries, *places, *constants)` gives beside new ones.
+    """Returns the last carries and the stacked outputs of `step(*carries, *places, *constants)`.
 
-    `ys` has the shape and dtype of each of these, with its leading axis of places.
+    `ys` has the shape, with the leading axis, and the dtype of each stacked output.
     """
     count = len(carries)
     kept = [np.empty(shape, dtype) for shape, dtype in ys]
@@ -78,12 +78,12 @@ def scan(step, carries, xs, constants, ys, length, reverse):
 
 
 def cond(taken, other, constants, predicate):
-    """What the one of two functions makes that the predicate chooses."""
+    """Returns the result of `taken` where the predicate holds, else that of `other`."""
     return (taken if bool(predicate) else other)(*constants)
 
 
 def while_loop(condition, step, carries, constants):
-    """The first carries for which the condition does not hold."""
+    """Runs `step` while the condition holds; returns the carries for which it does not."""
     while bool(condition(*carries, *constants)[0]):
         carries = step(*carries, *constants)
     return tuple(carries)

@@ -1,5 +1,5 @@
-"""What `ops` needs and NumPy lacks: the error function, 16-bit floats computed in float32, and
-errors of indices."""
+"""Functions that `ops` needs and NumPy lacks: the error function, 16-bit floats computed in
+float32, and bounds checks of indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mithril.errors import DataIndexError
 
 
 def as_compute(x):
-    """float16 and bfloat16 as float32; anything else as it is."""
+    """Converts float16 and bfloat16 to float32; returns anything else unchanged."""
     if x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
         return x.astype(np.float32)
     return x
@@ -81,7 +81,7 @@ def erfc(x):
 
 
 def checked(index, length):
-    """Indices into an axis of that size, which all must be in bounds."""
+    """Checks that all indices into an axis of that size are in bounds, and returns them."""
     index = np.asarray(index)
     if index.size and (index.min() < -length or index.max() >= length):
         bad = index[(index < -length) | (index >= length)].flat[0]

@@ -76,15 +76,15 @@ class OpenCLBackend(DeviceBackend):
 
     @property
     def device_info(self) -> Mapping[str, Any]:
-        """What the device says of itself: platform, name, vendor, version, driver, kind ("cpu",
+        """The properties of the device: platform, name, vendor, version, driver, kind ("cpu",
         "gpu", "accelerator"), compute_units, memory and largest_allocation in bytes."""
         return self._device.info
 
     @property
     def product_tile(self) -> tuple[int, int, int]:
-        """What a product keeps in registers: rows, vectors in a row, bytes of a vector. It belongs
-        to the device, holds for what is compiled from then on, and changes no bit of a result;
-        `ml.tune` finds the fastest.
+        """The register tile of matrix products: rows, vectors in a row, bytes of a vector. It
+        belongs to the device, applies to models compiled from then on, and changes no bit of a
+        result; `ml.tune` finds the fastest.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class OpenCLBackend(DeviceBackend):
     def _native_program(
         self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
     ) -> Any:
-        """No weights are packed."""
+        """Compiles a graph for the device; `weights` is ignored, because none are packed."""
         return _core.OpenClProgram(
             graph,
             self._device,
