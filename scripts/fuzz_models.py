@@ -21,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 FOUND = ROOT / "build" / "fuzz"
-SECONDS = 30  # for one mutant
+SECONDS = 30  # for one mutant; then it is interrupted
+PATIENCE = 15  # seconds that an interrupted mutant has to end: no fault of a large one
 MEMORY = 6 * 2**30  # address space of a worker
 CHUNK = 500
 NUMBERS = [0, 1, -1, 2, 3, 7, 12, 13, 16, 17, 64, 65, 2**31 - 1, 2**31, 2**40, 2**60, 2**62,
@@ -216,12 +217,15 @@ def work(files, first, stop, seed, pipe):
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in range(first, stop):
         os.write(pipe, f"at {number}\n".encode())
         random = np.random.default_rng([seed, number])
         try:
             stage = try_one(json.dumps(mutated(files, random)), random)
             os.write(pipe, f"{stage}\n".encode())
+        except KeyboardInterrupt:
+            os.write(pipe, b"interrupted\n")
         except BaseException as error:
             shown = f"{type(error).__name__}: {error}".replace("\n", " ")[:300]
             os.write(pipe, f"found {number} {shown}\n".encode())
@@ -241,7 +245,7 @@ class Worker:
             work(files, first, stop, seed, write)
         os.close(write)
         os.set_blocking(read, False)
-        self.pipe, self.heard = read, time.monotonic()
+        self.pipe, self.heard, self.is_interrupted = read, time.monotonic(), False
 
     def lines(self):
         try:
@@ -249,12 +253,17 @@ class Worker:
         except BlockingIOError:
             return []
         if found:
-            self.heard = time.monotonic()
+            self.heard, self.is_interrupted = time.monotonic(), False
         *lines, self.rest = (self.rest + found).split(b"\n")
         return [line.decode() for line in lines]
 
     def is_late(self):
-        return time.monotonic() - self.heard > SECONDS
+        """Tells whether a mutant has run past its time and its interrupt."""
+        silent = time.monotonic() - self.heard
+        if silent > SECONDS and not self.is_interrupted:
+            self.is_interrupted = True
+            os.kill(self.child, signal.SIGINT)
+        return silent > SECONDS + PATIENCE
 
     def end(self):
         os.close(self.pipe)

@@ -429,7 +429,12 @@ class PythonPrinter {
     if (rule.result == DTypeRule::Result::kAttr && rule.name == key) {
       return python_dtype(graph_.type(node.results[0]).dtype);
     }
-    return literal(value);
+    return key == "axis" ? axes(value) : literal(value);
+  }
+
+  // Frameworks take several axes as a tuple.
+  Result<std::string> axes(const HostValue& value) {
+    return literal(value.is_list() ? HostValue::tuple(value.items()) : value);
   }
 
   // ------------------------------------------------------------------------------ tile expressions
@@ -443,7 +448,7 @@ class PythonPrinter {
          {std::pair{"axis", &context.axis}, std::pair{"keepdim", &context.keepdim}}) {
       const HostValue* value = node.attrs.find(key);
       if (value == nullptr) continue;
-      MITHRIL_ASSIGN(*text, literal(*value));
+      MITHRIL_ASSIGN(*text, axes(*value));
     }
     if (tile::reads_position(program)) {
       context.shape = shape_text(graph_.type(node.results[0]).shape);

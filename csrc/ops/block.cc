@@ -55,6 +55,15 @@ bool needs_known_axis(Builder& b) {
   return true;
 }
 
+void along_axis(RuleBuilder& r) {
+  r.same_shape(r.out(), r.in("input"));
+  r.when_known(r.in("axis"), [](RuleBuilder& b, const HostValue& axis) {
+    if (!axis.is_int()) return bad_argument(b, "axis must be an int", axis);
+    // A reduction over it must exist.
+    b.reduce(b.fresh(infer::kTensor), b.in("input"), b.in("axis"), b.constant(false));
+  });
+}
+
 void state_float(RuleBuilder& r) {
   r.when_known(r.in("dtype"), [](RuleBuilder& b, const HostValue& dtype) {
     if (!dtype.is_dtype() || core::is_float(dtype.as_dtype())) return;

@@ -123,6 +123,8 @@ int64_t axis_attr(const Builder& b, std::string_view name, size_t rank);
 /// Whether the axis is wired: the body has failed then, because it needs its value.
 bool needs_known_axis(Builder& b);
 
+/// The rule of ops along one axis: the result has the shape of the input, which has the axis.
+void along_axis(RuleBuilder& r);
 /// Part of a rule: the key `dtype` is none or a float type.
 void state_float(RuleBuilder& r);
 /// Fails a rule with a typed error that quotes the value.

@@ -7,11 +7,6 @@ namespace {
 
 using infer::Dim;
 
-void ordered_shape(RuleBuilder& r) {
-  r.same_shape(r.out(), r.in("input"));
-  r.reduce(r.fresh(kTensor), r.in("input"), r.in("axis"), r.constant(false));
-}
-
 OpDefBuilder& ordered_cases(OpDefBuilder& block) {
   return block.with(at({{"input", {2, 5}}}))
       .with(at({{"input", {4, 3, 2}}}, {{"axis", 0}, {"descending", true}}))
@@ -19,7 +14,8 @@ OpDefBuilder& ordered_cases(OpDefBuilder& block) {
       .with(at({{"input", {7}}}))
       .with(at({{"input", {3, 0}}}))
       .with(at({{"input", {0, 3}}}))
-      .rejects(at({{"input", {2, 3}}}, {{"axis", 2}}), "axis");
+      .rejects(at({{"input", {2, 3}}}, {{"axis", 2}}), "axis")
+      .rejects(at({{"input", {2, 3}}}, {{"axis", HostValue()}}), "axis must be an int");
 }
 
 // The type in which the kernel compares; it keeps every order.
@@ -80,7 +76,7 @@ void define_order(OpFamily& ops) {
                     .attr("descending", false)
                     .attr("stable", true)
                     .output("output", default_int())
-                    .rule(ordered_shape)
+                    .rule(along_axis)
                     .expand_when([](const ir::Graph& graph, const ir::Node& node) {
                       const DType dtype = graph.type(node.operands[0]).dtype;
                       return compared(dtype) != dtype;
@@ -103,7 +99,7 @@ void define_order(OpFamily& ops) {
           .attr("descending", false)
           .attr("stable", true)
           .output("output", same_as("input"))
-          .rule(ordered_shape)
+          .rule(along_axis)
           .compose([](Builder& b) {
             if (needs_known_axis(b)) return Value();
             const Value x = b.in("input");

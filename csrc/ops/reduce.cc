@@ -284,10 +284,7 @@ void define_scans(OpFamily& ops) {
       .key("axis", -1)
       .output("output", computed())
       .promote_int()
-      .rule([](RuleBuilder& r) {
-        r.same_shape(r.out(), r.in("input"));
-        r.reduce(r.fresh(kTensor), r.in("input"), r.in("axis"), r.constant(false));
-      })
+      .rule(along_axis)
       .row([](tile::Builder& t, const PointwiseCall& c) { return t.cumsum(c.in[0]); })
       .gradient([](GradBuilder& g) {
         if (needs_known_axis(g.builder())) return;

@@ -89,10 +89,7 @@ void define_scan(OpFamily& ops) {
       .key("axis", -1)
       .output("output", computed())
       .promote_int()
-      .rule([](RuleBuilder& r) {
-        r.same_shape(r.out(), r.in("input"));
-        r.reduce(r.fresh(kTensor), r.in("input"), r.in("axis"), r.constant(false));
-      })
+      .rule(along_axis)
       .compose([](Builder& b) {
         const Value x = b.in("input");
         if (!x || needs_known_axis(b)) return Value();

@@ -281,3 +281,27 @@ def test_drawn_integers_are_new_at_each_evaluation():
     assert (first.outputs["y"] != second.outputs["y"]).any()
     again = pm.evaluate(state=pm.initial_state())
     np.testing.assert_array_equal(first.outputs["y"], again.outputs["y"])
+
+
+@pytest.mark.parametrize("axis", [[1], [0, 1], [], (), (1, 0)], ids=str)
+@pytest.mark.parametrize("layer", ["Softmax", "LogSoftmax", "Softmin"])
+def test_softmax_over_lists_and_tuples_of_axes(layer, axis, backend_name):
+    x = np.array([[0.5, -1.0, 2.0], [1.0, 0.0, -0.5]], np.float32)
+    sign = -1.0 if layer == "Softmin" else 1.0
+    powers = np.exp(sign * x.astype(np.float64))
+    want = powers / powers.sum(tuple(axis), keepdims=True)
+    want = np.log(want) if layer == "LogSoftmax" else want
+    model = ml.Model()
+    model |= getattr(ml.models, layer)(axis=axis)(input="x", output="y")
+    pm = ml.compile(model, ml.get_backend(backend_name), trainable_keys={"x"})
+    got = pm.evaluate({"x": pm.backend.array(x)}, {})["y"]
+    np.testing.assert_allclose(pm.backend.to_numpy(got), want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [None, (0, 1), (1,), [1], (), True, 1.5], ids=str)
+@pytest.mark.parametrize("layer", ["CumSum", "CumProd", "Sort", "ArgSort"])
+def test_ops_along_one_axis_refuse_others(layer, axis):
+    model = ml.Model()
+    with pytest.raises(ml.ArgumentError, match="axis must be an int"):
+        model |= getattr(ml.models, layer)(axis=axis)(input="x", output="y")
+        ml.compile(model, ml.NumpyBackend(), shapes={"x": [2, 3]}, data_keys={"x"})

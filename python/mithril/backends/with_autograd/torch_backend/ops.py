@@ -406,6 +406,8 @@ def _along(function, input, axis):
     if isinstance(axis, int):
         return function(input, axis)
     axes = list(_counted_axes(axis, input.ndim))
+    if not axes:
+        return function(input[..., None], -1)[..., 0]
     order = [a for a in range(input.ndim) if a not in axes] + axes
     rows = input.permute(order)
     out = function(rows.flatten(-len(axes)), -1).reshape(rows.shape)
