@@ -56,39 +56,6 @@ def test_a_gradient_of_the_class_is_the_gradient_of_the_op(base):
     np.testing.assert_array_equal(gradient, np.full_like(X, 3))
 
 
-RULED = {
-    "tanh": (ml.Tanh, np.tanh),
-    "gelu": (lambda: ml.Gelu(approximate=True), None),  # made of others
-    "softmax": (lambda: ml.Softmax(axis=0), np.ones_like),  # with an attribute
-    "negate": (ml.Negate, np.negative),  # an operator in emitted text
-}
-
-
-@pytest.mark.parametrize("op", RULED)
-@pytest.mark.parametrize("jit", [False, True])
-def test_a_framework_that_differentiates_the_function_is_told_the_gradient(base, op, jit):
-    layer, formula = RULED[op]
-
-    def rule(self, grad_output, inputs, outputs):
-        return grad_output * 3 + inputs[0] * 0 + outputs[0] * 0
-
-    backend = type("Steep", (base,), {f"backward_{op}": rule})()
-    if backend.is_manualgrad:
-        pytest.skip("no framework differentiates here")
-    function = compiled(one(layer()), backend, jit=jit).as_function()
-
-    def loss(x):
-        y = function({"x": x}, {})["y"]
-        return (y * y).sum()
-
-    x = backend.array(X)
-    y = backend.to_numpy(function({"x": x}, {})["y"])
-    if formula is not None:
-        np.testing.assert_allclose(y, formula(X), rtol=1e-6)
-    gradient = backend.grad(loss)(x)
-    np.testing.assert_allclose(backend.to_numpy(gradient), 2 * y * 3, rtol=1e-5)
-
-
 def test_function_and_gradient_of_two_operands(base):
     class Mine(base):
         def subtract(self, left, right):

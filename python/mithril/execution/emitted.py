@@ -94,7 +94,7 @@ def _globals(backend: Any, text: str, constants: Sequence[Any]) -> dict[str, Any
     module up (torch.compile) take such a scope as it is, and keep nothing of it."""
     values = tuple(_constant(backend, c) for c in constants)
     table = profiled(backend) if _core.is_profiling() else backend.ops
-    if uses_primitives(text) or own_ops.called_by_name(backend):
+    if uses_primitives(text) or own_ops.names(backend)[0]:
         table = OpTable(backend)
     return {
         "ops": table,

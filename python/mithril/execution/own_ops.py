@@ -34,7 +34,6 @@ from mithril.types import MISSING
 __all__ = [
     "Functions",
     "are_brought",
-    "called_by_name",
     "checked_backward",
     "emitted_names",
     "idle_gradients",
@@ -87,17 +86,6 @@ def names(backend: Any) -> tuple[dict[str, str], dict[str, str]]:
     return _names(cls, paused_ops())
 
 
-def called_by_name(backend: Any) -> dict[str, str]:
-    """Maps ops that programs of outputs call by name to what stands for them: those with functions,
-    and where the framework can be told a gradient, those with gradients alone."""
-    functions, gradients = names(backend)
-    return functions | gradients if _tells_gradients(backend) else functions
-
-
-def _tells_gradients(backend: Any) -> bool:
-    return getattr(backend, "with_gradient", None) is not None
-
-
 def are_brought(backend: Any) -> bool:
     """Tells whether the backend's class implements any op or gradient."""
     return any(map(any, names(backend)))
@@ -144,7 +132,7 @@ def _names(cls: type, paused: frozenset[str]) -> tuple[dict[str, str], dict[str,
 def emitted_names(backend: Any) -> list[str]:
     """Lists ops of graphs that emitted text calls by name, as the class implements them."""
     functions, gradients = names(backend)
-    out = list(called_by_name(backend).values())
+    out = list(functions.values())
     for op, own in (functions | gradients).items():
         if is_gradient(own):
             out += [f"{own}_vjp{i}" for i in range(len(_core.find_op(op)["inputs"]))]
@@ -281,66 +269,20 @@ class Functions:
         if match is None:
             # An instruction inside of another op's body, such as the tanh of gelu.
             is_brought = name in self._brought and name not in paused_ops()
-            return self._function(name, name) if is_brought else None
-        op, place = match[3], match[4]
-        if place is None:
-            return self._function(name, op, tells_gradient=match[2] == "g")
-        return self._gradient(name, op, int(place))
+            return self._function(name, name, None) if is_brought else None
+        return self._function(name, match[3], match[4])
 
-    def _function(self, name: str, op: str, tells_gradient: bool = False) -> Callable[..., Any]:
-        method = self._brought.get(op)
-        own = None if method is None else getattr(self._backend, method)
-        tells_gradient = tells_gradient and _tells_gradients(self._backend)
-
-        def make() -> Callable[..., Any]:
-            run = _forward(self._backend, op, own or self._plain(op), method or op)
-            return self._told(op, run) if tells_gradient else run
-
-        return self._kept(name, own, make)
-
-    def _gradient(self, name: str, op: str, place: int) -> Callable[..., Any]:
-        method = self._brought[_BACKWARD + op]
+    def _function(self, name: str, op: str, place: str | None) -> Callable[..., Any]:
+        method = self._brought[op if place is None else _BACKWARD + op]
         own = getattr(self._backend, method)
-        return self._kept(name, own, lambda: _vjp(self._backend, op, own, method, place))
-
-    def _kept(self, name: str, own: Any, make: Callable[[], Any]) -> Callable[..., Any]:
         made = self._made.get(name)
         if made is None or made[0] != own:
-            self._made[name] = made = (own, make())
+            if place is None:
+                run = _forward(self._backend, op, own, method)
+            else:
+                run = _vjp(self._backend, op, own, method, int(place))
+            self._made[name] = made = (own, run)
         return made[1]
-
-    def _plain(self, op: str) -> Callable[..., Any]:
-        """Returns the built-in op as a method."""
-        with paused(op):
-            return self._backend._op(op)
-
-    def _told(self, op: str, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps a function, which the framework differentiates by the class's `backward_<op>`."""
-
-        def told(*operands: Any, **attributes: Any) -> Any:
-            at = [i for i, operand in enumerate(operands) if hasattr(operand, "shape")]
-
-            def whole(tensors: Any) -> list[Any]:
-                filled = list(operands)
-                for i, tensor in zip(at, tensors, strict=True):
-                    filled[i] = tensor
-                return filled
-
-            def function(*tensors: Any) -> Any:
-                return run(*whole(tensors), **attributes)
-
-            def pull_back(gradient: Any, output: Any, tensors: tuple[Any, ...]) -> list[Any]:
-                filled = whole(tensors)
-                return [
-                    self._gradient(f"{op} {i}", op, i)(gradient, output, *filled, **attributes)
-                    if self._backend.dtype(filled[i]).is_float
-                    else None
-                    for i in at
-                ]
-
-            return self._backend.with_gradient(function, pull_back)(*(operands[i] for i in at))
-
-        return told
 
 
 def _forward(backend: Any, op: str, own: Any, method: str) -> Callable[..., Any]:

@@ -60,7 +60,7 @@ def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
         "keeps_whole": []
         if native
         else [*sorted(whole), *op_names(backend), *own_ops.emitted_names(backend)],
-        "own_functions": {} if native else own_ops.called_by_name(backend),
+        "own_functions": functions,
         "own_gradients": gradients,
     }
 
