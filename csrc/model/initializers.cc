@@ -51,21 +51,6 @@ std::vector<std::string> parameter_names(const Arena& arena, NodeId node) {
   return out;
 }
 
-const HostValue* find_in(const Arena& arena, Paths& paths, NodeId node, EdgeId parameter) {
-  const std::vector<Initializer>& said = arena.node(node).initializers;
-  if (said.empty()) return nullptr;
-  for (const ConnId wire : arena.node(node).conns) {
-    if (arena.conn(wire).merged != kNone || arena.root(arena.conn(wire).edge) != parameter)
-      continue;
-    const std::string name = name_in(arena, paths, wire);
-    const auto found = std::find_if(
-        said.rbegin(), said.rend(),
-        [&](const Initializer& initializer) { return fits(initializer.pattern, name); });
-    if (found != said.rend()) return &found->value;
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 void check_initializer(const HostValue& value, const Location& where) {
@@ -85,12 +70,36 @@ void check_initializer(const HostValue& value, const Location& where) {
          where, fmt::format("there are {}", fmt::join(known, ", ")));
 }
 
-const HostValue* find_initializer(const Arena& arena, Paths& paths, NodeId leaf, EdgeId parameter) {
+const HostValue* InitializerTable::find(NodeId leaf, EdgeId parameter) {
   const HostValue* found = nullptr;
-  for (NodeId at = leaf; at != kNone; at = arena.node(at).parent) {
-    if (const HostValue* said = find_in(arena, paths, at, parameter)) found = said;
+  for (NodeId at = leaf; at != kNone; at = arena_.node(at).parent) {
+    if (const HostValue* said = find_in(at, parameter)) found = said;
   }
   return found;
+}
+
+const HostValue* InitializerTable::find_in(NodeId node, EdgeId parameter) {
+  const std::vector<Initializer>& said = arena_.node(node).initializers;
+  if (said.empty()) return nullptr;
+  const auto [first, last] = wires_of(node).equal_range(parameter);
+  for (auto at = first; at != last; ++at) {
+    const std::string name = name_in(arena_, paths_, at->second);
+    const auto found = std::find_if(
+        said.rbegin(), said.rend(),
+        [&](const Initializer& initializer) { return fits(initializer.pattern, name); });
+    if (found != said.rend()) return &found->value;
+  }
+  return nullptr;
+}
+
+const InitializerTable::Wires& InitializerTable::wires_of(NodeId node) {
+  const auto [at, is_new] = wires_.try_emplace(node);
+  if (!is_new) return at->second;
+  for (const ConnId wire : arena_.node(node).conns) {
+    if (arena_.conn(wire).merged != kNone) continue;
+    at->second.emplace(arena_.root(arena_.conn(wire).edge), wire);
+  }
+  return at->second;
 }
 
 void Model::set_initializers(const std::vector<Initializer>& initializers, Location where) {

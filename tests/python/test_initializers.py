@@ -217,6 +217,47 @@ def test_training_starts_where_the_model_says():
     np.testing.assert_allclose(outputs["final_cost"], 4.0)
 
 
+def test_names_of_a_training_are_its_own_or_the_models():
+    model = ml.Model()
+    model |= ml.Linear(2, name="body")(input="x")
+    model += ml.Linear(1, name="head")(output="y")
+    train = ml.TrainModel(model)
+    train.add_loss(ml.SquaredError(), input="y", target="t", reduce_steps=[ml.Mean()])
+    train.set_initializers({"body.*": 0, "head.weight": 2})
+    options = {"data_keys": {"x", "t"}, "shapes": {"x": [1, 2]}, "naming": "path"}
+    params = ml.compile(train, ml.NumpyBackend(), **options).randomize_params(0)
+    assert (params["body.weight"] == 0).all() and (params["head.weight"] == 2).all()
+    with pytest.raises(ml.KeyNotFound, match="no parameter 'tail"):
+        train.set_initializers({"tail.*": 0})
+
+
+def test_what_was_said_goes_with_a_new_name():
+    model = ml.Model()
+    layer = ml.Linear(2, name="l")
+    model |= layer(input="x", weight="w", output="y")
+    model.set_initializers({"w": 4, "l.bias": 5})
+    model.rename_key("w", "w2")
+    model.expose_keys(b=layer.bias)
+    params = drawn(model, {"x": [1, 3]})
+    assert (params["w2"] == 4).all() and (params["b"] == 5).all()
+
+
+def test_a_refused_init_leaves_tensors_to_their_owner():
+    weight = ml.Tensor(np.ones((3, 4)).tolist())
+    for make in (lambda **init: ml.MLP([ml.Relu()], [3], weight0=weight, **init),
+                 lambda **init: ml.Linear(3, weight=weight, **init)):  # fmt: skip
+        with pytest.raises(ml.KeyNotFound, match="nope"):
+            make(init={"nope": 1})
+    assert ml.MLP([ml.Relu()], [3], weight0=weight) is not None
+
+
+@pytest.mark.parametrize("shapes", [None, {"input": [1, 3]}])
+def test_starts_have_the_precision_of_the_backend(shapes):
+    layer = ml.Linear(2, init={"bias": 1 / 3})
+    pm = ml.compile(layer, ml.NumpyBackend(dtype="float64"), data_keys={"input"}, shapes=shapes)
+    assert pm.randomize_params(0)["bias"].tolist() == [1 / 3] * 2
+
+
 # --- refusals ------------------------------------------------------------------------------------
 
 
@@ -233,7 +274,8 @@ def test_training_starts_where_the_model_says():
     (lambda shape: 1, ml.SignatureError, "a number or a dictionary of these, got <function"),
     (["zeros"], ml.SignatureError, r"a dictionary of these, got ['zeros']"),
     (1j, ml.SignatureError, "got 1j"),
-], ids=[str(i) for i in range(12)])  # fmt: skip
+    (10**400, ml.ArgumentError, "is beyond all floats"),
+], ids=[str(i) for i in range(13)])  # fmt: skip
 def test_refused(init, error, text):
     with pytest.raises(error) as refusal:
         ml.Linear(3, init=init)
@@ -252,6 +294,12 @@ def test_parameters_of_a_part_that_has_none():
     layer = ml.Linear(3, weight=ml.Tensor(np.ones((3, 2))), use_bias=False)
     with pytest.raises(ml.KeyNotFound, match="init: Linear has no parameters"):
         layer.set_initializers("zeros")
+
+
+def test_numbers_beyond_the_type():
+    pm = ml.compile(ml.Linear(3, init=1e39), ml.NumpyBackend(), shapes={"input": [1, 2]})
+    with pytest.raises(ml.errors.DataOverflowError, match=r"init of 'weight': 1e\+39 is beyond"):
+        pm.randomize_params(0)
 
 
 def test_schemes_need_two_axes():

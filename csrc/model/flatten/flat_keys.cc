@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "model/flatten/flat_model.h"
-#include "model/tree/initializers.h"
 
 namespace mithril::model {
 
@@ -45,7 +44,7 @@ ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) {
 }
 
 void FlatModel::initialize(EdgeId e, NodeId leaf, FlatKey& key) {
-  const HostValue* said = key.initial ? nullptr : find_initializer(arena(), paths, leaf, e);
+  const HostValue* said = key.initial ? nullptr : initializers_.find(leaf, e);
   if (said == nullptr) return;
   if (!said->is_string()) {
     key.initial = *said;

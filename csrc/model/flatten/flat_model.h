@@ -9,6 +9,7 @@
 
 #include "infer/solver.h"
 #include "model/flatten/flatten.h"
+#include "model/tree/initializers.h"
 #include "model/tree/naming.h"
 #include "model/tree/tree.h"
 
@@ -121,6 +122,7 @@ class FlatModel {
   std::unordered_map<EdgeId, HostValue> initial_state_;
   std::unordered_map<uint32_t, KindSet> open_kinds_;  // by cell: before anything was decided
   std::unordered_map<std::string, ConnId> generated_;
+  InitializerTable initializers_{at_.arena(), paths};
 };
 
 }  // namespace mithril::model

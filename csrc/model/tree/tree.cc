@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "core/text.h"
+#include "model/tree/naming.h"
 
 namespace mithril::model {
 
@@ -267,7 +268,20 @@ ConnId Arena::new_conn(NodeId id, EdgeId edge, std::string name, std::string ori
   return conn;
 }
 
+// What was said of a parameter by its name goes with it to a new one.
+void Arena::rename_initializers(ConnId conn, const std::string& name) {
+  const NodeId id = conns[conn].node;
+  if (nodes[id].initializers.empty()) return;
+  const std::string& own = conns[conn].name;
+  const std::string old = own.empty() ? Paths(*this).key_path(conn, id) : own;
+  save_node(id);
+  for (Initializer& initializer : nodes[id].initializers) {
+    if (initializer.pattern == old) initializer.pattern = name;
+  }
+}
+
 void Arena::set_name(ConnId conn, std::string name) {
+  rename_initializers(conn, name);
   Conn& c = edit(conn);
   Node& n = nodes[c.node];
   if (!c.name.empty()) {

@@ -300,6 +300,7 @@ class Arena {
   bool is_old_node(NodeId id) const { return recording_ && id < start_nodes_; }
   void record(Undo::Type type, NodeId node, uint32_t a = kNone, uint32_t b = kNone,
               std::string text = {});
+  void rename_initializers(ConnId conn, const std::string& name);
   void label(EdgeId root, const std::string& name);
   void start();
   void finish();

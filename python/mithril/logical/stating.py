@@ -28,7 +28,10 @@ def _initializer(name: Any, value: Any) -> tuple[str, str | float]:
     """(name, how it starts), as the engine takes it."""
     name = checked_str("init", name)
     if isinstance(value, Real) and not isinstance(value, bool):
-        return name, float(value)
+        try:
+            return name, float(value)
+        except OverflowError:
+            raise ArgumentError(f"init of '{name}': {shown(value)} is beyond all floats") from None
     if not isinstance(value, str):
         raise SignatureError(
             f"init of '{name}': requires the name of an initializer or a number,"

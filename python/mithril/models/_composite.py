@@ -97,11 +97,18 @@ class _Composing:
         return connection
 
     def __exit__(self, error: Any, *rest: Any) -> None:
+        try:
+            if error is None:
+                self._finish()
+        except BaseException as failure:
+            self._used.__exit__(type(failure), failure)
+            raise
         self._used.__exit__(error, *rest)
-        if error is None:
-            self._model._freeze()
-            if "init" in self._model._arguments:
-                self._model.set_initializers(self._model._arguments["init"])
+
+    def _finish(self) -> None:
+        self._model._freeze()
+        if "init" in self._model._arguments:
+            self._model.set_initializers(self._model._arguments["init"])
 
 
 def require_model(what: str, value: Any, example: str) -> Model:

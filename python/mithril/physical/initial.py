@@ -13,6 +13,7 @@ from mithril.base.checks import checked_list
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
+    DataOverflowError,
     DTypeError,
     KeyNotFound,
     OutOfMemoryError,
@@ -232,4 +233,9 @@ def _given(value: Any, key: Key, shape: list[int], seed: int) -> Any:
         return np.array(_core.derive_key(seed, key.path), np.uint32).astype(dtype)
     if isinstance(value, _core.TensorLiteral):
         return literal_array(value).astype(dtype)
-    return np.full(shape, value, dtype)
+    with np.errstate(over="ignore"):
+        made = np.full(shape, value, dtype)
+    is_finite = not isinstance(value, float) or math.isfinite(value)
+    if is_finite and dtype.kind == "f" and made.size and not np.isfinite(made.flat[0]):
+        raise DataOverflowError(f"init of '{key.name}': {value} is beyond {dtype}")
+    return made

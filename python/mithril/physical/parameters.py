@@ -145,6 +145,8 @@ def _initial(
     seed: int,
     init: Any = None,
 ) -> Any:
+    if key.dtype is None and key.role == "param" and not isinstance((*key.initial, 0.0)[0], int):
+        key = replace(key, dtype=compilation.backend.default_dtype)  # where ranks are open
     is_literal = bool(key.initial) and isinstance(key.initial[0], _core.TensorLiteral)
     is_open = shape is None or None in shape
     if init is not None:

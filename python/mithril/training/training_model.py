@@ -28,6 +28,7 @@ from mithril.logical.connection import Connection, Tensor, as_arguments
 from mithril.logical.editing import unused
 from mithril.logical.handles import handle
 from mithril.logical.model import Model
+from mithril.logical.typing import Initial
 from mithril.logical.values import Uses, as_value
 from mithril.training import cost as costs
 
@@ -99,6 +100,17 @@ class TrainModel(Model):
     def model(self) -> Model:
         """The model that is trained. It compiles by itself, with the same names of parameters."""
         return self._inner
+
+    @public
+    def set_initializers(self, init: Initial = None, /, **kwargs: str | float) -> None:
+        """States how parameters start, by their names here or in the model that is trained."""
+        try:
+            super().set_initializers(init, **kwargs)
+        except KeyNotFound as error:
+            try:
+                self.model.set_initializers(init, **kwargs)
+            except KeyNotFound:
+                raise error from None
 
     def _is_wire(self, key: str) -> bool:
         return self._node.find_connection(key) is not None
