@@ -77,7 +77,7 @@ def check_groups():
 
 
 def asan_environment():
-    """What Python needs to load the extension of the ASan build; asked for after the set-up."""
+    """Returns what Python needs to load the ASan build; the set-up has installed it by then."""
     libraries = map(str, ROOT.glob(".venv/lib/*/site-packages/nvidia/*/lib"))
     return {
         "LD_PRELOAD": compiler_file("libasan.so") + ":" + compiler_file("libstdc++.so"),

@@ -12,9 +12,8 @@ namespace {
 
 /// Tells whether a name fits a pattern, in which `*` stands for any text.
 bool fits(std::string_view pattern, std::string_view name) {
-  size_t at = 0, star = std::string_view::npos,
-         kept = 0;  // what the last `*` stands for ends there
-  size_t next = 0;
+  size_t at = 0, next = 0;
+  size_t star = std::string_view::npos, kept = 0;  // what the last `*` stands for ends at `kept`
   while (at < name.size()) {
     if (next < pattern.size() && pattern[next] == '*') {
       star = next++;
@@ -33,11 +32,6 @@ bool fits(std::string_view pattern, std::string_view name) {
                      [](char c) { return c == '*'; });
 }
 
-std::string name_in(const Arena& arena, Paths& paths, ConnId wire) {
-  const std::string& own = arena.conn(wire).name;
-  return own.empty() ? paths.key_path(wire, arena.conn(wire).node) : own;
-}
-
 std::vector<std::string> parameter_names(const Arena& arena, NodeId node) {
   Paths paths(arena);
   std::vector<std::string> out;
@@ -46,7 +40,7 @@ std::vector<std::string> parameter_names(const Arena& arena, NodeId node) {
     const bool is_input = arena.conn(wire).merged == kNone && !arena.conn(wire).produced();
     const bool is_trained = edge.differentiable.value_or(edge.trainable);
     if (!is_input || !is_trained || arena.is_valued(wire)) continue;
-    out.push_back(name_in(arena, paths, wire));
+    out.push_back(paths.name(wire));
   }
   return out;
 }
@@ -83,7 +77,7 @@ const HostValue* InitializerTable::find_in(NodeId node, EdgeId parameter) {
   if (said.empty()) return nullptr;
   const auto [first, last] = wires_of(node).equal_range(parameter);
   for (auto at = first; at != last; ++at) {
-    const std::string name = name_in(arena_, paths_, at->second);
+    const std::string name = paths_.name(at->second);
     const auto found = std::find_if(
         said.rbegin(), said.rend(),
         [&](const Initializer& initializer) { return fits(initializer.pattern, name); });

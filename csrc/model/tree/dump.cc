@@ -38,8 +38,7 @@ std::string Arena::dump() const {
     out += fmt::format(
         "node {} parent {} {} '{}' frozen {} claimed {} children {}conns {}outputs {}cins {}couts "
         "{}next {} numbered {}names {}submodels {}states {} constraints {} initializers {} tag {} "
-        "at "
-        "{}\n",
+        "at {}\n",
         i, id_text(n.parent), n.class_name, n.name, n.frozen, n.claimed, list_text(n.children),
         list_text(n.conns), list_text(n.outputs), set_text(n.cins), set_text(n.couts),
         n.next_sequence, list_text(n.numbered), map_text(n.names), map_text(n.child_names),

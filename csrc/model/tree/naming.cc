@@ -188,6 +188,11 @@ ConnId named_key(const Arena& arena, ConnId wire) {
   return wire;
 }
 
+std::string Paths::name(ConnId wire) {
+  const std::string& own = arena_.conn(wire).name;
+  return own.empty() ? key_path(wire, arena_.conn(wire).node) : own;
+}
+
 std::string Paths::key_path(ConnId wire, NodeId root) {
   const Conn& named = arena_.conn(named_key(arena_, wire));
   return key_path(named.node, named.name.empty() ? named.origin : named.name, root);

@@ -32,6 +32,8 @@ class Paths {
   /// wire, with that name. Unnamed parts are counted among all of their class, so that a name for
   /// one of them leaves those of the others alone.
   std::string key_path(ConnId wire, NodeId root);
+  /// The wire's name in its own model, else its key_path from there.
+  std::string name(ConnId wire);
   /// "encoder.attn.length": a key of a part below `root`.
   std::string key_path(NodeId node, const std::string& key, NodeId root);
 

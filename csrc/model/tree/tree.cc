@@ -272,8 +272,7 @@ ConnId Arena::new_conn(NodeId id, EdgeId edge, std::string name, std::string ori
 void Arena::rename_initializers(ConnId conn, const std::string& name) {
   const NodeId id = conns[conn].node;
   if (nodes[id].initializers.empty()) return;
-  const std::string& own = conns[conn].name;
-  const std::string old = own.empty() ? Paths(*this).key_path(conn, id) : own;
+  const std::string old = Paths(*this).name(conn);
   save_node(id);
   for (Initializer& initializer : nodes[id].initializers) {
     if (initializer.pattern == old) initializer.pattern = name;
