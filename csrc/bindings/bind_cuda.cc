@@ -1,4 +1,6 @@
 // CUDA: devices, and programs whose plans run on one of them.
+#include <map>
+
 #include "backends/cpu/kernels.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/kernel_families.h"
@@ -25,6 +27,24 @@ py::dict described(const cuda::DeviceInfo& info) {
   return out;
 }
 
+/// Cublaslt where it is there; `allows_tf32`: and may round.
+cuda::Products products_of(Device& device, bool allows_tf32) {
+  if (!device.product_library().ok()) return cuda::Products::kOwn;
+  return allows_tf32 ? cuda::Products::kLibraryTf32 : cuda::Products::kLibrary;
+}
+
+const select::KernelTable& kernels(cuda::Products products) {
+  static const auto& tables = *new std::map<cuda::Products, select::KernelTable>([] {
+    using enum cuda::Products;
+    std::map<cuda::Products, select::KernelTable> out;
+    for (const cuda::Products each : {kOwn, kLibrary, kLibraryTf32}) {
+      out.try_emplace(each, cuda::kernel_families(each), &cpu::kernel_table());
+    }
+    return out;
+  }());
+  return tables.at(products);
+}
+
 /// `build(text)`: the code of a text, which the backend keeps on disk.
 device::Executable::Build by_python(const std::shared_ptr<Device>& device,
                                     const py::function& build) {
@@ -45,14 +65,22 @@ class CudaProgram final : public DeviceProgram {
   CudaProgram(ir::Graph graph, const std::shared_ptr<Device>& device, const py::function& build,
               std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
               bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
-              const Donations& overwrites, std::optional<int64_t> memory_limit, bool rematerializes)
-      : DeviceProgram(std::move(graph), device, cuda::kernel_families(),
+              const Donations& overwrites, std::optional<int64_t> memory_limit, bool rematerializes,
+              bool allows_tf32)
+      : CudaProgram(std::move(graph), device, products_of(*device, allows_tf32), build,
+                    program_options(std::move(trace), std::move(off),
+                                    {memory_limit, rematerializes}, {exact_conv, exact_linalg}),
+                    overwrites, std::move(recorder)) {}
+
+ private:
+  CudaProgram(ir::Graph graph, const std::shared_ptr<Device>& device, cuda::Products products,
+              const py::function& build, SpecializationOptions options, const Donations& overwrites,
+              std::shared_ptr<runtime::Recorder> recorder)
+      : DeviceProgram(std::move(graph), device, cuda::kernel_families(products),
                       std::make_shared<const device::Backend>(
-                          "cuda", cuda_kernels(), runtime::ThreadPool::shared().thread_count()),
-                      by_python(device, build),
-                      program_options(std::move(trace), std::move(off),
-                                      {memory_limit, rematerializes}, {exact_conv, exact_linalg}),
-                      overwrites, std::move(recorder)) {}
+                          "cuda", kernels(products), runtime::ThreadPool::shared().thread_count()),
+                      by_python(device, build), std::move(options), overwrites,
+                      std::move(recorder)) {}
 };
 
 py::bytes compiled(const Compiler& compiler, const std::string& text, int architecture,
@@ -69,10 +97,7 @@ py::bytes compiled(const Compiler& compiler, const std::string& text, int archit
 
 }  // namespace
 
-const select::KernelTable& cuda_kernels() {
-  static const select::KernelTable table(cuda::kernel_families(), &cpu::kernel_table());
-  return table;
-}
+const select::KernelTable& cuda_kernels() { return kernels(cuda::Products::kOwn); }
 
 void bind_cuda(py::module_& module) {
   module.def("cuda_devices", [] {
@@ -81,7 +106,7 @@ void bind_cuda(py::module_& module) {
     return out;
   });
   module.def("cuda_has_kernel", [](std::string_view op) {
-    return select::KernelTable(cuda::kernel_families()).has(op);
+    return select::KernelTable(cuda::kernel_families(cuda::Products::kOwn)).has(op);
   });
   module.def("cuda_functions", &cuda::injectable_symbols);  // for tests
   py::class_<Compiler>(module, "CudaCompiler", "NVRTC, without a device.")
@@ -95,10 +120,18 @@ void bind_cuda(py::module_& module) {
            py::arg("to_ptx") = false);
   py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "CudaDevice",
                                                               "A device of CUDA.")
-      .def(py::init([](int index, const std::vector<std::string>& libraries) {
-             return Device::open(index, libraries).or_throw();
-           }),
-           py::arg("index"), py::arg("libraries"))
+      .def(py::init(
+               [](int index, std::vector<std::string> nvrtc, std::vector<std::string> cublaslt) {
+                 return Device::open(index, {std::move(nvrtc), std::move(cublaslt)}).or_throw();
+               }),
+           py::arg("index"), py::arg("nvrtc"), py::arg("cublaslt"))
+      .def("product_library",
+           [](Device& device) {
+             device.check_process().or_throw();
+             const auto& library = device.product_library();
+             return library.ok() ? std::pair(true, library->name())
+                                 : std::pair(false, library.error().message);
+           })
       .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
       .def_property_readonly("compiler_identity", &Device::compiler_identity)
       .def("compile", [](const Device& device, const std::string& text) {
@@ -113,13 +146,13 @@ void bind_cuda(py::module_& module) {
       module, "CudaProgram", "A graph that runs on a device of CUDA.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, py::function, std::shared_ptr<Trace>,
                      std::vector<std::string>, bool, bool, std::shared_ptr<runtime::Recorder>,
-                     const Donations&, std::optional<int64_t>, bool>(),
+                     const Donations&, std::optional<int64_t>, bool, bool>(),
             py::arg("graph"), py::arg("device"), py::arg("build"), py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
             py::arg("exact_linalg") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
             py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
-            py::arg("rematerializes") = false);
+            py::arg("rematerializes") = false, py::arg("allows_tf32") = false);
   def_device_program(bound);
 }
 

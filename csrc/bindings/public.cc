@@ -191,6 +191,9 @@ void bind_public(py::module_& module) {
   module.def(
       "nvrtc_library", [] { return core::env().nvrtc_lib; }, "MITHRIL_NVRTC_LIB, or nothing.");
   module.def(
+      "cublaslt_library", [] { return core::env().cublaslt_lib; },
+      "MITHRIL_CUBLASLT_LIB, or nothing.");
+  module.def(
       "cache_dir", [] { return core::env().cache_dir; },
       "The folder in MITHRIL_CACHE_DIR, or an empty string.");
 }

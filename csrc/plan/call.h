@@ -28,6 +28,18 @@ struct Finish {
   std::vector<size_t> operands;  // of the step: where each operand of the loop is
 };
 
+/// C = A B, many times, as a library of the device does it. Strides in elements; rows or columns of
+/// A and B lie side by side, rows of C do.
+struct LibraryProduct {
+  core::DType dtype = core::DType::kFloat32;  // of A, B and C
+  int64_t batches = 1, m = 0, n = 0, k = 0;
+  int64_t a_batch = 0, a_row = 0, a_col = 0;
+  int64_t b_batch = 0, b_row = 0, b_col = 0;
+  int64_t c_batch = 0, c_row = 0;
+  bool adds_bias = false;    // the operand behind C: a row that is added to each row of C
+  bool allows_tf32 = false;  // factors may be rounded to 10 bits behind the point
+};
+
 /// The part of a product that an item of a device keeps in registers.
 struct RegisterTile {
   int64_t rows = 8, vectors = 2;
@@ -61,6 +73,9 @@ struct FunctionCall {
     size_t scratch_bytes = 0;  // of an item
   };
   std::optional<Long> in_long_items;
+  /// The same as a library of the device may do it, of the first three or four operands; what comes
+  /// behind it then is `finish`, if it is no bias.
+  std::shared_ptr<const LibraryProduct> product;
   /// Behind "M_FINISH(from, count);" in the call, for devices: `count` elements of the result from
   /// `from` on are there.
   std::shared_ptr<const Finish> finish;

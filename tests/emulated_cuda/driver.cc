@@ -88,6 +88,7 @@ bool is_initialized = false;
 Context contexts[kDevices];
 thread_local std::vector<Context*> current;
 std::map<uintptr_t, size_t> allocations;
+std::map<uintptr_t, size_t> pinned;  // memory of the host
 size_t allocated = 0;
 
 using Lock = std::lock_guard<std::recursive_mutex>;
@@ -108,6 +109,14 @@ bool is_ours(uint64_t at, size_t size) {
   if (next == allocations.begin()) return false;
   --next;
   return at - next->first <= next->second && size <= next->second - (at - next->first);
+}
+
+bool is_pinned(const void* from, size_t size) {
+  const auto at = reinterpret_cast<uintptr_t>(from);
+  auto next = pinned.upper_bound(at);
+  if (next == pinned.begin()) return false;
+  --next;
+  return at - next->first + size <= next->second;
 }
 
 int allocate(uint64_t* to, size_t size) {
@@ -286,6 +295,20 @@ bool is_captured(Stream* stream) {
 
 extern "C" {
 
+// For the emulated cuBLASLt.
+bool emulated_has_context() {
+  const Lock lock(mutex);
+  return has_context();
+}
+bool emulated_is_ours(uint64_t at, size_t size) {
+  const Lock lock(mutex);
+  return is_ours(at, size);
+}
+void emulated_give(Stream* stream, const std::function<void()>* one) {
+  const Lock lock(mutex);
+  stream->give(*one);
+}
+
 int cuInit(unsigned flags) {
   const Lock lock(mutex);
   if (flags != 0) return kInvalidValue;
@@ -421,12 +444,30 @@ int cuMemFreeAsync(uint64_t pointer, Stream* stream) {
   stream->waiting.push_back([pointer] { release(pointer); });
   return kSuccess;
 }
-// From memory that is not pinned: it is read before the call returns.
+int cuMemHostAlloc(void** pointer, size_t size, unsigned flags) {
+  EMULATED(has_context());
+  if (flags != 0 || size == 0) return kInvalidValue;
+  *pointer = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096);
+  if (*pointer == nullptr) return kOutOfMemory;
+  pinned[reinterpret_cast<uintptr_t>(*pointer)] = size;
+  return kSuccess;
+}
+int cuMemFreeHost(void* pointer) {
+  EMULATED(has_context());
+  if (pinned.erase(reinterpret_cast<uintptr_t>(pointer)) == 0) return kInvalidValue;
+  std::free(pointer);
+  return kSuccess;
+}
+// Memory that is pinned is read when the stream comes to it, other memory before the call returns.
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, Stream* stream) {
   EMULATED(has_context());
   if (!is_ours(to, size)) return kInvalidValue;
   if (is_captured(stream)) return kCaptureUnsupported;
   const auto* const bytes = static_cast<const std::byte*>(from);
+  if (is_pinned(from, size)) {
+    stream->waiting.push_back([=] { std::memcpy(host(to), from, size); });
+    return kSuccess;
+  }
   stream->waiting.push_back([to, copy = std::vector<std::byte>(bytes, bytes + size)] {
     std::memcpy(host(to), copy.data(), copy.size());
   });

@@ -1,4 +1,4 @@
-"""The emulator of CUDA: tests/emulated_cuda, built with g++, in place of a driver and of NVRTC.
+"""The emulator of CUDA: tests/emulated_cuda, built with g++, in place of driver, NVRTC, cuBLASLt.
 
 It is a test double: it shows that the backend asks the driver for the right things and that kernels
 compute what they should, and nothing of how fast they do. Who sets MITHRIL_CUDA_LIB chooses another
@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "tests" / "emulated_cuda"
+_NAMES = ("driver", "nvrtc", "cublaslt")
 FLAGS = ["-std=c++20", "-O1", "-shared", "-fPIC"]
 
 
@@ -33,6 +34,7 @@ def use() -> str:
         return f"the emulator of CUDA cannot be built: {error}"
     os.environ["MITHRIL_CUDA_LIB"] = str(folder / "driver.so")
     os.environ["MITHRIL_NVRTC_LIB"] = str(folder / "nvrtc.so")
+    os.environ["MITHRIL_CUBLASLT_LIB"] = str(folder / "cublaslt.so")
     return ""
 
 
@@ -41,7 +43,7 @@ def is_used() -> bool:
 
 
 def built() -> Path:
-    """The folder of both libraries, built where these sources have not been built yet."""
+    """The folder of the libraries, built where these sources have not been built yet."""
     sources = sorted(FOLDER.iterdir())
     text = b"".join(path.read_bytes() for path in sources)
     key = hashlib.sha256(text + str(FOLDER).encode()).hexdigest()[:16]
@@ -50,7 +52,7 @@ def built() -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         header = f'-DEMULATED_KERNEL_H="{FOLDER / "kernel.h"}"'
-        for name in ("driver", "nvrtc"):
+        for name in _NAMES:
             source, library = FOLDER / f"{name}.cc", made / f"{name}.so"
             subprocess.run(
                 ["g++", *FLAGS, header, str(source), "-o", str(library), "-ldl"], check=True

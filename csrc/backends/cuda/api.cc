@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <map>
 #include <mutex>
+#include <span>
 
 #include "core/env.h"
 
@@ -31,11 +32,27 @@ constexpr Name kNvrtcNames[] = {
     {11, "NVRTC_ERROR_INTERNAL_ERROR"},
 };
 
+// Of cublas_api.h.
+constexpr Name kCublasNames[] = {
+    {1, "CUBLAS_STATUS_NOT_INITIALIZED"}, {3, "CUBLAS_STATUS_ALLOC_FAILED"},
+    {7, "CUBLAS_STATUS_INVALID_VALUE"},   {8, "CUBLAS_STATUS_ARCH_MISMATCH"},
+    {11, "CUBLAS_STATUS_MAPPING_ERROR"},  {13, "CUBLAS_STATUS_EXECUTION_FAILED"},
+    {14, "CUBLAS_STATUS_INTERNAL_ERROR"}, {15, "CUBLAS_STATUS_NOT_SUPPORTED"},
+};
+
+enum class Library : uint8_t { kDriver, kNvrtc, kCublaslt };
+
+Library library_of(std::string_view symbol) {
+  if (symbol.starts_with("nvrtc")) return Library::kNvrtc;
+  return symbol.starts_with("cublas") ? Library::kCublaslt : Library::kDriver;
+}
+
 const Functions* opened = nullptr;  // set once
 
-std::string name_of(bool is_nvrtc, int status) {
-  if (is_nvrtc) {
-    for (const Name& name : kNvrtcNames) {
+std::string name_of(Library library, int status) {
+  if (library != Library::kDriver) {
+    const bool is_nvrtc = library == Library::kNvrtc;
+    for (const Name& name : is_nvrtc ? std::span<const Name>(kNvrtcNames) : kCublasNames) {
       if (name.status == status) return name.text;
     }
   } else if (const char* text = nullptr; opened != nullptr &&
@@ -112,9 +129,14 @@ core::Result<const Functions*> open_driver() {
   return open();  // tried again where it failed: one may have been installed
 }
 
-const NvrtcFunctions* open_nvrtc(const std::string& path, std::string& why) {
+namespace {
+
+/// Opens a library once for all. `find_all(library, functions, missing)` finds its functions.
+template <class AllFunctions, class FindAll>
+const AllFunctions* open_once(const std::string& path, const char* required, std::string& why,
+                              const FindAll& find_all) {
   static std::mutex mutex;
-  static auto& libraries = *new std::map<std::string, NvrtcFunctions>();
+  static auto& libraries = *new std::map<std::string, AllFunctions>();
   const std::lock_guard lock(mutex);
   const auto known = libraries.find(path);
   if (known != libraries.end()) return &known->second;
@@ -124,29 +146,53 @@ const NvrtcFunctions* open_nvrtc(const std::string& path, std::string& why) {
     why = said == nullptr ? path : said;
     return nullptr;
   }
-  NvrtcFunctions functions;
+  AllFunctions functions;
   std::string missing;
-#define MITHRIL_NVRTC_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, missing);
-  MITHRIL_NVRTC_FUNCTIONS(MITHRIL_NVRTC_FIND)
-#undef MITHRIL_NVRTC_FIND
+  find_all(library, functions, missing);
   if (!missing.empty()) {
-    why = fmt::format("{} has no function {}: NVRTC of CUDA 11.2 or later is required", path,
-                      missing);
+    why = fmt::format("{} has no function {}: {} or later is required", path, missing, required);
     return nullptr;
   }
   return &libraries.emplace(path, functions).first->second;
 }
 
+}  // namespace
+
+#define MITHRIL_CUDA_FIND(NAME, SYMBOL, ...) find(library, functions.NAME, #SYMBOL, missing);
+const NvrtcFunctions* open_nvrtc(const std::string& path, std::string& why) {
+  return open_once<NvrtcFunctions>(path, "NVRTC of CUDA 11.2", why,
+                                   [](void* library, auto& functions, std::string& missing) {
+                                     MITHRIL_NVRTC_FUNCTIONS(MITHRIL_CUDA_FIND)
+                                   });
+}
+
+const CublasltFunctions* open_cublaslt(const std::string& path, std::string& why) {
+  return open_once<CublasltFunctions>(
+      path, "cuBLASLt of CUDA 11", why, [](void* library, auto& functions, std::string& missing) {
+        MITHRIL_CUBLASLT_FUNCTIONS(MITHRIL_CUDA_FIND)
+        find(library, functions.version, "cublasLtGetVersion", missing);
+      });
+}
+#undef MITHRIL_CUDA_FIND
+
 core::Status failed(std::string_view symbol, int status) {
-  const bool is_nvrtc = symbol.starts_with("nvrtc");
-  const bool memory =
-      is_nvrtc ? status == 1 : status == kOutOfMemory || status == kLaunchOutOfResources;
-  core::Error error = core::fail(memory ? ErrorKind::kMemory : ErrorKind::kDevice,
-                                 memory ? Code::kOutOfMemory : Code::kDevice,
-                                 "CUDA: {} failed with {}", symbol, name_of(is_nvrtc, status));
+  const Library library = library_of(symbol);
+  const bool is_driver = library == Library::kDriver;
+  const bool memory = is_driver ? status == kOutOfMemory || status == kLaunchOutOfResources
+                                : status == (library == Library::kNvrtc ? 1 : 3);
+  const bool cannot = library == Library::kCublaslt &&
+                      (status == kLtInvalidValue || status == kLtNotSupported) &&
+                      symbol == "cublasLtMatmulAlgoGetHeuristic";
+  core::Error error = core::fail(memory   ? ErrorKind::kMemory
+                                 : cannot ? ErrorKind::kUnsupported
+                                          : ErrorKind::kDevice,
+                                 memory   ? Code::kOutOfMemory
+                                 : cannot ? Code::kUnsupported
+                                          : Code::kDevice,
+                                 "CUDA: {} failed with {}", symbol, name_of(library, status));
   if (memory) {
     error.hint = "memory_limit=, smaller sizes, or another device";
-  } else if (!is_nvrtc && status >= kFirstOfKernels && status <= kLastOfKernels) {
+  } else if (is_driver && status >= kFirstOfKernels && status <= kLastOfKernels) {
     error.hint = "a kernel's error stays with the device until the process ends: start it anew";
   }
   return error;
@@ -159,6 +205,7 @@ std::vector<std::string> injectable_symbols() {
   MITHRIL_CUDA_POOL_FUNCTIONS(MITHRIL_CUDA_NAME)
   MITHRIL_CUDA_GRAPH_FUNCTIONS(MITHRIL_CUDA_NAME)
   MITHRIL_NVRTC_FUNCTIONS(MITHRIL_CUDA_NAME)
+  MITHRIL_CUBLASLT_FUNCTIONS(MITHRIL_CUDA_NAME)
 #undef MITHRIL_CUDA_NAME
   return out;
 }

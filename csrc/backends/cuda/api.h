@@ -23,6 +23,10 @@ using cu_pool = struct PoolHandle*;
 using cu_graph = struct GraphHandle*;
 using cu_executable_graph = struct ExecutableGraphHandle*;
 using nvrtc_program = struct NvrtcProgramHandle*;
+using lt_handle = struct LtHandle*;
+using lt_operation = struct LtOperationHandle*;
+using lt_layout = struct LtLayoutHandle*;
+using lt_preference = struct LtPreferenceHandle*;
 
 // Constants of cuda.h that are used here.
 inline constexpr int kSuccess = 0;
@@ -38,6 +42,29 @@ struct PoolProperties {
   int allocation_type = 1, handle_types = 0, location_type = 1, location = 0;
   void* security = nullptr;
   unsigned char reserved[64] = {};
+};
+
+// Constants of cublasLt.h and library_types.h.
+inline constexpr int kLtFloat32 = 0, kLtFloat64 = 1;  // elements, scales
+inline constexpr int kLtCompute32 = 68, kLtCompute64 = 70, kLtCompute32Tf32 = 77;
+inline constexpr int kLtTransposeA = 3, kLtTransposeB = 4, kLtEpilogue = 7, kLtBiasPointer = 8;
+inline constexpr int kLtTransposed = 1;
+inline constexpr unsigned kLtAddBias = 4;
+inline constexpr int kLtBatchCount = 5, kLtBatchStride = 6;                       // of layouts
+inline constexpr int kLtMostWorkspace = 1, kLtReductions = 3, kLtAlignmentA = 5;  // of searches
+inline constexpr unsigned kLtReduceComputed = 2;  // parts of a sum are kept in the type of sums
+inline constexpr int kLtInvalidValue = 7, kLtNotSupported = 15;
+
+/// cublasLtMatmulHeuristicResult_t, the algorithm in it as it is passed.
+struct LtAlgorithm {
+  uint64_t data[8] = {};
+};
+struct LtHeuristic {
+  LtAlgorithm algorithm;
+  size_t workspace = 0;
+  int state = 0;
+  float waves = 0;
+  int reserved[4] = {};
 };
 
 // Every function of the driver: name here, name in the library, parameters.
@@ -58,6 +85,8 @@ struct PoolProperties {
   X(wait, cuStreamSynchronize, (cu_stream))                                                        \
   X(allocate, cuMemAlloc_v2, (cu_pointer*, size_t))                                                \
   X(free, cuMemFree_v2, (cu_pointer))                                                              \
+  X(allocate_pinned, cuMemHostAlloc, (void**, size_t, unsigned))                                   \
+  X(free_pinned, cuMemFreeHost, (void*))                                                           \
   X(copy_in, cuMemcpyHtoDAsync_v2, (cu_pointer, const void*, size_t, cu_stream))                   \
   X(copy_out, cuMemcpyDtoHAsync_v2, (void*, cu_pointer, size_t, cu_stream))                        \
   X(copy, cuMemcpyDtoDAsync_v2, (cu_pointer, cu_pointer, size_t, cu_stream))                       \
@@ -103,6 +132,27 @@ struct PoolProperties {
   X(cubin_size, nvrtcGetCUBINSize, (nvrtc_program, size_t*))                                 \
   X(cubin, nvrtcGetCUBIN, (nvrtc_program, char*))
 
+// Those of cuBLASLt.
+#define MITHRIL_CUBLASLT_FUNCTIONS(X)                                                          \
+  X(create, cublasLtCreate, (lt_handle*))                                                      \
+  X(create_operation, cublasLtMatmulDescCreate, (lt_operation*, int, int))                     \
+  X(destroy_operation, cublasLtMatmulDescDestroy, (lt_operation))                              \
+  X(set_operation, cublasLtMatmulDescSetAttribute, (lt_operation, int, const void*, size_t))   \
+  X(create_layout, cublasLtMatrixLayoutCreate, (lt_layout*, int, uint64_t, uint64_t, int64_t)) \
+  X(destroy_layout, cublasLtMatrixLayoutDestroy, (lt_layout))                                  \
+  X(set_layout, cublasLtMatrixLayoutSetAttribute, (lt_layout, int, const void*, size_t))       \
+  X(create_preference, cublasLtMatmulPreferenceCreate, (lt_preference*))                       \
+  X(destroy_preference, cublasLtMatmulPreferenceDestroy, (lt_preference))                      \
+  X(set_preference, cublasLtMatmulPreferenceSetAttribute,                                      \
+    (lt_preference, int, const void*, size_t))                                                 \
+  X(find, cublasLtMatmulAlgoGetHeuristic,                                                      \
+    (lt_handle, lt_operation, lt_layout, lt_layout, lt_layout, lt_layout, lt_preference, int,  \
+     LtHeuristic*, int*))                                                                      \
+  X(multiply, cublasLtMatmul,                                                                  \
+    (lt_handle, lt_operation, const void*, const void*, lt_layout, const void*, lt_layout,     \
+     const void*, const void*, lt_layout, void*, lt_layout, const LtAlgorithm*, void*, size_t, \
+     cu_stream))
+
 #define MITHRIL_CUDA_MEMBER(NAME, SYMBOL, PARAMETERS) int(*NAME) PARAMETERS = nullptr;
 /// The driver's functions; those of pools and of graphs are null where it has none.
 struct Functions {
@@ -116,6 +166,11 @@ struct Functions {
 struct NvrtcFunctions {
   MITHRIL_NVRTC_FUNCTIONS(MITHRIL_CUDA_MEMBER)
 };
+/// cuBLASLt's functions.
+struct CublasltFunctions {
+  MITHRIL_CUBLASLT_FUNCTIONS(MITHRIL_CUDA_MEMBER)
+  size_t (*version)() = nullptr;  // 120803 is 12.8.3
+};
 #undef MITHRIL_CUDA_MEMBER
 
 /// Opens the driver's library once, MITHRIL_CUDA_LIB or libcuda.so.1, and initialises it. Fails,
@@ -125,8 +180,12 @@ core::Result<const Functions*> open_driver();
 /// Opens one library of NVRTC; null, and why, where it cannot be.
 const NvrtcFunctions* open_nvrtc(const std::string& path, std::string& why);
 
+/// Opens one library of cuBLASLt; null, and why, where it cannot be.
+const CublasltFunctions* open_cublaslt(const std::string& path, std::string& why);
+
 /// Turns a failure of a function of the driver into a typed error: MemoryError where memory or
-/// resources are exhausted, DeviceNotAvailable otherwise.
+/// resources are exhausted, UnsupportedError where cuBLASLt finds no algorithm, DeviceNotAvailable
+/// otherwise.
 core::Status failed(std::string_view symbol, int status);
 
 /// The functions that can be made to fail.

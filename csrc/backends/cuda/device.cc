@@ -70,8 +70,7 @@ core::Result<std::vector<DeviceInfo>> list_devices() {
 
 // ---------------------------------------------------------------- the device
 
-core::Result<std::shared_ptr<Device>> Device::open(int index,
-                                                   const std::vector<std::string>& libraries) {
+core::Result<std::shared_ptr<Device>> Device::open(int index, const Libraries& libraries) {
   // Never destroyed: the driver may be gone by the time that a process ends.
   static auto& opened = *new std::map<int, std::shared_ptr<Device>>();
   static auto& mutex = *new std::mutex();
@@ -87,18 +86,20 @@ core::Result<std::shared_ptr<Device>> Device::open(int index,
   const auto known = opened.find(index);
   if (known != opened.end()) return known->second;
   const DeviceInfo& info = all[static_cast<size_t>(index)];
-  MITHRIL_ASSIGN(Compiler compiler, Compiler::open(libraries, info.driver));
-  std::shared_ptr<Device> device(new Device(*f, std::move(compiler), info));
+  MITHRIL_ASSIGN(Compiler compiler, Compiler::open(libraries.nvrtc, info.driver));
+  std::shared_ptr<Device> device(new Device(*f, std::move(compiler), info, libraries.cublaslt));
   MITHRIL_RETURN_IF_ERROR(device->start());
   return opened[index] = device;
 }
 
-Device::Device(const Functions& functions, Compiler compiler, DeviceInfo info)
+Device::Device(const Functions& functions, Compiler compiler, DeviceInfo info,
+               std::vector<std::string> cublaslt)
     : Driver("CUDA", info.name, info.memory),
       functions_(functions),
       compiler_(std::move(compiler)),
       info_(std::move(info)),
-      spare_(info_.memory / kSpareShare) {}
+      spare_(info_.memory / kSpareShare),
+      cublaslt_paths_(std::move(cublaslt)) {}
 
 core::Status Device::start() {
   MITHRIL_RETURN_IF_ERROR(
@@ -107,7 +108,19 @@ core::Status Device::start() {
   MITHRIL_RETURN_IF_ERROR(
       within(functions_.create_stream, "cuStreamCreate", &stream_, kStreamNonBlocking));
   device::count_object(1);
-  return info_.has_pools ? start_pool() : core::Status();
+  if (info_.has_pools) MITHRIL_RETURN_IF_ERROR(start_pool());
+  start_staging();
+  return {};
+}
+
+// Copies are right without it.
+void Device::start_staging() {
+  constexpr unsigned kNoFlags = 0;
+  const core::Status status = within(functions_.allocate_pinned, "cuMemHostAlloc", &pinned_,
+                                     static_cast<size_t>(Staging::kBytes), kNoFlags);
+  if (!status.ok()) return;
+  device::count_object(1);
+  staging_.open(static_cast<std::byte*>(pinned_));
 }
 
 // A pool of its own: the device's default one is shared with everybody.
@@ -123,6 +136,7 @@ core::Status Device::start_pool() {
 
 // Of one that did not start: those that did live as long as the process.
 Device::~Device() {
+  if (pinned_ != nullptr) release(functions_.free_pinned, pinned_);
   if (pool_ != nullptr) release(functions_.destroy_pool, pool_);
   if (recording_ != nullptr) release(functions_.destroy_stream, recording_);
   if (stream_ != nullptr) release(functions_.destroy_stream, stream_);
@@ -247,13 +261,19 @@ core::Result<device::MemoryPtr> Device::operand(const void* /*host*/, int64_t by
 }
 
 core::Status Device::write(device::Ref to, const void* host, int64_t bytes) {
-  return within(functions_.copy_in, "cuMemcpyHtoDAsync_v2", Buffer::at(to), host,
-                static_cast<size_t>(bytes), stream_);
+  return staging_.write(host, bytes, [&](const std::byte* place) {
+    return within(functions_.copy_in, "cuMemcpyHtoDAsync_v2", Buffer::at(to),
+                  place != nullptr ? static_cast<const void*>(place) : host,
+                  static_cast<size_t>(bytes), stream_);
+  });
 }
 
 core::Status Device::read(device::Ref from, void* host, int64_t bytes) {
-  return within(functions_.copy_out, "cuMemcpyDtoHAsync_v2", host, Buffer::at(from),
-                static_cast<size_t>(bytes), stream_);
+  return staging_.read(host, bytes, [&](std::byte* place) {
+    return within(functions_.copy_out, "cuMemcpyDtoHAsync_v2",
+                  place != nullptr ? static_cast<void*>(place) : host, Buffer::at(from),
+                  static_cast<size_t>(bytes), stream_);
+  });
 }
 
 core::Result<uint8_t> Device::read_byte(device::Ref from) {
@@ -285,7 +305,12 @@ core::Status Device::unmap(device::Ref at, int64_t bytes, bool is_written, std::
 core::Status Device::wait() const {
   return within(functions_.wait, "cuStreamSynchronize", stream_);
 }
-core::Status Device::finish() { return wait(); }
+core::Status Device::finish() {
+  const Staging::Mark mark = staging_.mark();
+  core::Status status = wait();
+  staging_.release(mark, status.ok());
+  return status;
+}
 
 // ---------------------------------------------------------------- programs
 
@@ -385,6 +410,41 @@ core::Status Device::launch(const device::Kernel& kernel, std::span<const device
                 static_cast<const CudaKernel&>(kernel).function, static_cast<unsigned>(blocks), 1U,
                 1U, static_cast<unsigned>(threads), 1U, 1U, 0U, queue(), parameters.data(),
                 static_cast<void**>(nullptr));
+}
+
+// ---------------------------------------------------------------- products
+
+const core::Result<Cublaslt>& Device::product_library() {
+  const std::lock_guard lock(products_mutex_);
+  if (!products_) {
+    products_ = in_context([&] { return Cublaslt::open(cublaslt_paths_, info_.driver); });
+  }
+  return *products_;
+}
+
+core::Result<std::unique_ptr<const device::PreparedProduct>> Device::prepare(
+    const plan::LibraryProduct& product) {
+  const core::Result<Cublaslt>& library = product_library();
+  MITHRIL_CHECK(library.ok(), "a product of a library that is not open");
+  MITHRIL_ASSIGN(auto out, in_context([&] { return library->prepare(product); }));
+  if (Cublaslt::workspace_of(*out) == 0) return out;
+  const std::lock_guard lock(products_mutex_);
+  if (workspace_ == nullptr) {
+    MITHRIL_ASSIGN(workspace_, allocate(Cublaslt::kWorkspace));
+    workspace_at_ = Buffer::at({workspace_.get(), 0});
+  }
+  return out;
+}
+
+core::Status Device::multiply(const device::PreparedProduct& product,
+                              std::span<const device::Ref> operands) {
+  Cublaslt::Places at;
+  at.a = Buffer::at(operands[0]);
+  at.b = Buffer::at(operands[1]);
+  at.c = Buffer::at(operands[2]);
+  if (operands.size() > 3) at.bias = Buffer::at(operands[3]);
+  at.workspace = workspace_at_;
+  return in_context([&] { return (*products_)->multiply(product, at, queue()); });
 }
 
 // ---------------------------------------------------------------- graphs

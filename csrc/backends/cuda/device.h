@@ -1,12 +1,17 @@
 // A device of CUDA: its primary context, a stream, its memory and its loaded programs.
 #pragma once
+#include <atomic>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/api.h"
 #include "backends/cuda/compiler.h"
+#include "backends/cuda/cublaslt.h"
 #include "backends/cuda/spare_memory.h"
+#include "backends/cuda/staging.h"
 #include "backends/device/driver.h"
 
 namespace mithril::cuda {
@@ -25,18 +30,26 @@ struct DeviceInfo {
 /// All devices, in the driver's order; an error where there is none.
 core::Result<std::vector<DeviceInfo>> list_devices();
 
+/// Where NVIDIA's libraries may be, in order of preference.
+struct Libraries {
+  std::vector<std::string> nvrtc, cublaslt;
+};
+
 /// Uses the context that the frameworks of the process share, and a stream of its own. The thread's
 /// current context is as it was after each call.
 class Device final : public device::Driver {
  public:
-  /// Every call for one index gives the same object. `libraries`: where NVRTC may be.
-  static core::Result<std::shared_ptr<Device>> open(int index,
-                                                    const std::vector<std::string>& libraries);
+  /// Every call for one index gives the same object, whose libraries are those of the first one.
+  static core::Result<std::shared_ptr<Device>> open(int index, const Libraries& libraries);
   ~Device() override;
 
   const DeviceInfo& info() const { return info_; }
   const Compiler& compiler() const { return compiler_; }
   std::string compiler_identity() const { return compiler_.identity(info_.architecture); }
+
+  /// The library that does products, or why there is none. It is opened once, when it is first
+  /// asked for.
+  const core::Result<Cublaslt>& product_library();
 
   /// Compiles a text for this device.
   core::Result<std::string> compile(const std::string& text) const;
@@ -60,6 +73,10 @@ class Device final : public device::Driver {
   core::Result<std::shared_ptr<const device::Program>> build(const std::string& text) override;
   core::Status launch(const device::Kernel& kernel, std::span<const device::Ref> operands,
                       const device::Launch& launch) override;
+  core::Result<std::unique_ptr<const device::PreparedProduct>> prepare(
+      const plan::LibraryProduct& product) override;
+  core::Status multiply(const device::PreparedProduct& product,
+                        std::span<const device::Ref> operands) override;
   bool records_commands() const override;
   core::Status begin_recording() override;
   core::Result<std::unique_ptr<const device::CommandBuffer>> end_recording() override;
@@ -71,9 +88,11 @@ class Device final : public device::Driver {
   class Buffer;
   class CudaProgram;
   class Graph;
-  Device(const Functions& functions, Compiler compiler, DeviceInfo info);
+  Device(const Functions& functions, Compiler compiler, DeviceInfo info,
+         std::vector<std::string> cublaslt);
   core::Status start();
   core::Status start_pool();
+  void start_staging();
   core::Status wait() const;
   core::Result<cu_pointer> take(int64_t bytes);
   void give_back(cu_pointer pointer, int64_t bytes) const;
@@ -81,15 +100,24 @@ class Device final : public device::Driver {
   void free_spare();
   cu_stream queue() const { return is_recording_ ? recording_ : stream_; }
 
-  /// Calls a function with the device's context as the current one.
+  /// Does something with the device's context as the current one.
+  template <class Function>
+  auto in_context(const Function& function) const -> decltype(function()) {
+    MITHRIL_RETURN_IF_ERROR(call(functions_.push_context, "cuCtxPushCurrent_v2", context_));
+    struct Popped {
+      const Functions& functions;
+      ~Popped() {
+        cu_context own = nullptr;
+        functions.pop_context(&own);
+      }
+    } const popped{functions_};
+    return function();
+  }
+  /// Calls a function so.
   template <class... Parameters, class... Arguments>
   core::Status within(int (*function)(Parameters...), const char* symbol,
                       Arguments... arguments) const {
-    MITHRIL_RETURN_IF_ERROR(call(functions_.push_context, "cuCtxPushCurrent_v2", context_));
-    core::Status status = call(function, symbol, arguments...);
-    cu_context own = nullptr;
-    functions_.pop_context(&own);
-    return status;
+    return in_context([&]() -> core::Status { return call(function, symbol, arguments...); });
   }
   /// The same for what must not fail: it gives something back. False where the device is gone.
   template <class... Parameters, class... Arguments>
@@ -113,9 +141,16 @@ class Device final : public device::Driver {
   cu_stream stream_ = nullptr;
   cu_pool pool_ = nullptr;  // null: memory comes from the driver at once
   mutable SpareMemory spare_;
+  Staging staging_;
+  void* pinned_ = nullptr;  // that of staging_
   // Records graphs: memory may be given back to the other one meanwhile, by any thread.
   cu_stream recording_ = nullptr;
   bool is_recording_ = false;
+  std::vector<std::string> cublaslt_paths_;
+  std::mutex products_mutex_;
+  std::optional<core::Result<Cublaslt>> products_;
+  device::MemoryPtr workspace_;  // of products, which come one after another
+  std::atomic<cu_pointer> workspace_at_ = 0;
 };
 
 /// The texts of plans for CUDA.

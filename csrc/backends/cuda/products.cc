@@ -1,10 +1,14 @@
-// Matrix products and convolutions in tiles of blocks; convolutions gather their taps.
+// Matrix products and convolutions in tiles of blocks; convolutions gather their taps. Products by
+// cuBLASLt stand before them where it is there.
 #include "backends/cuda/gemm_text.h"
 #include "backends/cuda/kernel_families.h"
 #include "backends/device/kernel_families.h"
+#include "backends/device/library_products.h"
 
 namespace mithril::cuda {
 namespace {
+
+using select::KernelRequest;
 
 constexpr device::ProductLanguage kLanguage = {print_gemm, gemm_units, kGemmThreads};
 using Rows = device::ProductRows<kLanguage>;
@@ -14,14 +18,54 @@ constexpr select::KernelDef kKernels[] = {
     Rows::conv2d_dw("cuda.conv2d_dw"),
 };
 
+bool fits_library(const KernelRequest& request) {
+  return device::library_product(request).has_value();
+}
+
+template <bool kAllowsTf32>
+core::Result<plan::Step> make_library_step(const KernelRequest& request) {
+  plan::LibraryProduct product = *device::library_product(request);
+  product.allows_tf32 = kAllowsTf32 && product.dtype == core::DType::kFloat32;
+  return device::library_step(request, product, kLanguage);
+}
+
+template <bool kAllowsTf32>
+constexpr select::KernelDef library_matmul(const char* name) {
+  return {"matmul",
+          name,
+          select::OrderClass::kOther,
+          false,
+          {fits_library,
+           "elements of float32 or float64, some, side by side along an axis, and no "
+           "deterministic='portable'"},
+          make_library_step<kAllowsTf32>,
+          select::EpilogueSupport::kBlocks};
+}
+constexpr select::KernelDef kLibrary[] = {library_matmul<false>("cuda.cublaslt")};
+constexpr select::KernelDef kLibraryTf32[] = {library_matmul<true>("cuda.cublaslt_tf32")};
+
 std::span<const select::KernelDef> product_kernels() { return kKernels; }
+std::span<const select::KernelDef> library_kernels() { return kLibrary; }
+std::span<const select::KernelDef> library_kernels_tf32() { return kLibraryTf32; }
+
 // In order of preference within an op.
-constexpr select::KernelFamily kFamilies[] = {product_kernels,          device::row_kernels,
-                                              device::movement_kernels, device::pool_kernels,
-                                              device::axis_kernels,     device::attention_kernels};
+#define MITHRIL_CUDA_FAMILIES                                                           \
+  product_kernels, device::row_kernels, device::movement_kernels, device::pool_kernels, \
+      device::axis_kernels, device::attention_kernels
+constexpr select::KernelFamily kFamilies[] = {MITHRIL_CUDA_FAMILIES};
+constexpr select::KernelFamily kWithLibrary[] = {library_kernels, MITHRIL_CUDA_FAMILIES};
+constexpr select::KernelFamily kWithTf32[] = {library_kernels_tf32, MITHRIL_CUDA_FAMILIES};
+#undef MITHRIL_CUDA_FAMILIES
 
 }  // namespace
 
-std::span<const select::KernelFamily> kernel_families() { return kFamilies; }
+std::span<const select::KernelFamily> kernel_families(Products products) {
+  switch (products) {
+    case Products::kOwn: return kFamilies;
+    case Products::kLibrary: return kWithLibrary;
+    case Products::kLibraryTf32: return kWithTf32;
+  }
+  return kFamilies;
+}
 
 }  // namespace mithril::cuda

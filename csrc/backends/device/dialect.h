@@ -33,6 +33,7 @@ struct PrintOptions {
   bool is_vectored = false;      // whether loops are printed for vectors of 16
   int threads_of_rows = 0;       // that do a long row together; 0: a row is one thread's
   plan::RegisterTile tile = {};  // of products
+  bool uses_library = true;      // where steps say that one may do their product
 };
 
 }  // namespace mithril::device

@@ -70,6 +70,24 @@ core::Status Driver::begin_recording() { return no_commands(); }
 core::Result<std::unique_ptr<const CommandBuffer>> Driver::end_recording() { return no_commands(); }
 core::Status Driver::enqueue(const CommandBuffer& /*commands*/) { return no_commands(); }
 
+namespace {
+
+core::Status no_products() {
+  return core::fail(core::ErrorKind::kInternal, core::Code::kInternal,
+                    "the device has no library for products");
+}
+
+}  // namespace
+
+core::Result<std::unique_ptr<const PreparedProduct>> Driver::prepare(
+    const plan::LibraryProduct& /*product*/) {
+  return no_products();
+}
+core::Status Driver::multiply(const PreparedProduct& /*product*/,
+                              std::span<const Ref> /*operands*/) {
+  return no_products();
+}
+
 core::Result<Arena> Driver::take_arena(int64_t bytes) {
   Arena out = std::exchange(arena_, {});
   if (out.memory != nullptr && out.bytes >= bytes) return out;

@@ -53,6 +53,15 @@ class Program {
   virtual core::Result<std::unique_ptr<Kernel>> kernel(const std::string& name) const = 0;
 };
 
+/// A product that a library is ready to do.
+class PreparedProduct {
+ public:
+  PreparedProduct() = default;
+  PreparedProduct(const PreparedProduct&) = delete;
+  PreparedProduct& operator=(const PreparedProduct&) = delete;
+  virtual ~PreparedProduct() = default;
+};
+
 /// Launches and copies on the device that are enqueued as one, with the operands that they had when
 /// they were recorded: a graph of CUDA.
 class CommandBuffer {
@@ -163,6 +172,13 @@ class Driver {
   /// Enqueues a kernel; each operand is passed as its memory and its offset.
   virtual core::Status launch(const Kernel& kernel, std::span<const Ref> operands,
                               const Launch& launch) = 0;
+
+  /// Makes a library ready for a product, and enqueues it; only where plans have such products.
+  /// UnsupportedError where the library cannot. `operands`: A, B, C and, where it is added, the
+  /// bias.
+  virtual core::Result<std::unique_ptr<const PreparedProduct>> prepare(
+      const plan::LibraryProduct& product);
+  virtual core::Status multiply(const PreparedProduct& product, std::span<const Ref> operands);
 
   /// Tells whether the device has command buffers, and place() tells places: the next three
   /// functions are called only then.

@@ -82,16 +82,28 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
   out->is_overwritten_ = overwritten_inputs(out->plan_);
   MITHRIL_RETURN_IF_ERROR(
       plan::check_memory(out->plan_, {out->driver_->memory(), "and the device has"}));
-  const PrintOptions options = out->driver_->print_options();
+  PrintOptions options = out->driver_->print_options();
   out->between_waits_ = options.is_cpu ? kBetweenWaits : kBetweenWaitsOfGpu;
-  MITHRIL_ASSIGN(out->source_, print_plan(out->plan_, options));
-  if (!out->source_.text.empty()) {
-    MITHRIL_ASSIGN(out->program_, build(out->source_.text));
+  Status status = out->compile(options, build);
+  if (!status.ok() && status.error().kind == core::ErrorKind::kUnsupported) {
+    // The library cannot do one of the products: kernels do them all.
+    out->prepared_.clear();
+    out->kernels_.clear();
+    options.uses_library = false;
+    status = out->compile(options, build);
   }
-  MITHRIL_RETURN_IF_ERROR(out->prepare(*out->source_.code));
+  MITHRIL_RETURN_IF_ERROR(std::move(status));
   MITHRIL_RETURN_IF_ERROR(out->prepare_report());
   out->prepare_recording();
   return std::shared_ptr<const Executable>(std::move(out));
+}
+
+core::Status Executable::compile(const PrintOptions& options, const Build& build) {
+  MITHRIL_ASSIGN(source_, print_plan(plan_, options));
+  if (!source_.text.empty()) {
+    MITHRIL_ASSIGN(program_, build(source_.text));
+  }
+  return prepare(*source_.code);
 }
 
 // What the queue still runs needs the kernels and the constants. Others may enqueue meanwhile.
@@ -115,6 +127,10 @@ core::Status Executable::prepare(const PlanCode& code) {
     prepared.host.emplace_back();
     prepared.kernels.push_back(nullptr);
     prepared.chains.push_back(nullptr);
+    prepared.products.push_back(nullptr);
+    if (step.product != nullptr) {
+      MITHRIL_ASSIGN(prepared.products.back(), driver_->prepare(*step.product));
+    }
     if (step.chain != nullptr) {
       MITHRIL_ASSIGN(prepared.chains.back(), kernel_of(step.chain->kernel));
     }
@@ -394,6 +410,9 @@ class Executable::Run {
               Ref behind) {
     const StepCode& step = code.steps[at];
     const PlannedStep& planned = code.plan->steps[at];
+    if (step.product != nullptr) {
+      MITHRIL_RETURN_IF_ERROR(multiply(*step.product, *made.products[at], planned, bases));
+    }
     switch (step.kind) {
       case StepCode::Kind::kNothing: return {};
       case StepCode::Kind::kLaunch: return launch(step, planned, *made.kernels[at], bases, behind);
@@ -417,6 +436,14 @@ class Executable::Run {
     if (chain.is_checked) operands.push_back({executable_.report_.get(), 0});
     is_unsure_ = is_unsure_ || chain.is_checked;
     return driver_.launch(kernel, operands, {1, 0});
+  }
+
+  Status multiply(const plan::LibraryProduct& product, const PreparedProduct& prepared,
+                  const PlannedStep& planned, const Bases& bases) {
+    std::vector<Ref> operands;
+    const size_t count = product.adds_bias ? 4 : 3;
+    for (size_t i = 0; i < count; ++i) operands.push_back(operand(planned, i, bases));
+    return driver_.multiply(prepared, operands);
   }
 
   Status launch(const StepCode& step, const PlannedStep& planned, const Kernel& kernel,

@@ -35,10 +35,12 @@ class Executable final : public runtime::Executable {
     std::vector<std::unique_ptr<const runtime::HostExecutable>> host;  // by step; null: not there
     std::vector<const Kernel*> kernels;                                // by step
     std::vector<const Kernel*> chains;                                 // by step
+    std::vector<std::unique_ptr<const PreparedProduct>> products;      // by step
   };
 
   Executable(std::shared_ptr<Driver> driver, plan::Plan plan)
       : driver_(std::move(driver)), plan_(std::move(plan)) {}
+  core::Status compile(const PrintOptions& options, const Build& build);
   core::Status prepare(const PlanCode& code);
   core::Status prepare_constants(const plan::Plan& plan, Prepared& prepared) const;
   core::Status prepare_report();

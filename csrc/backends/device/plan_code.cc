@@ -93,7 +93,11 @@ class Printer {
     if (const auto* call = std::get_if<plan::LoopCall>(step.call.get())) {
       return tile_loop(plan, planned, *call);
     }
-    return function(plan, planned, std::get<FunctionCall>(*step.call), own);
+    const auto& call = std::get<FunctionCall>(*step.call);
+    if (call.product != nullptr && options_.uses_library) {
+      return library_product(plan, planned, call);
+    }
+    return function(plan, planned, call, own);
   }
 
   core::Result<StepCode> loop(const plan::Loop& loop, int64_t& own) {
@@ -294,6 +298,23 @@ class Printer {
                               : items_of(plan, planned.step, made.units),
              made.threads);
     }
+    return out;
+  }
+
+  // A kernel does what is to be done with each element of the library's result.
+  core::Result<StepCode> library_product(const Plan& plan, const PlannedStep& planned,
+                                         const FunctionCall& call) {
+    StepCode out;
+    out.product = call.product;
+    if (call.finish == nullptr || call.product->adds_bias) return out;
+    const Signature own = signature(plan, planned);
+    MITHRIL_ASSIGN(const std::string finish, finishing(own, *call.finish));
+    const std::string body = fmt::format(
+        "{}#define M_FINISH(from, count) {}\n  M_FINISH(begin, end - begin);\n"
+        "#undef M_FINISH\n",
+        own.aliases, finish);
+    const int64_t units = call.product->batches * call.product->m * call.product->n;
+    launch(out, own, body, units, items_of(plan, planned.step, units));
     return out;
   }
 

@@ -42,6 +42,8 @@ struct StepCode {
     kBranch,
   };
   Kind kind = Kind::kNothing;
+  /// A product of the first operands that the library does before that; or null.
+  std::shared_ptr<const plan::LibraryProduct> product;
   std::string kernel;  // kLaunch
   Launch launch;       // kLaunch
   /// kLaunch: those that are passed, each as memory and offset; behind them, where the step has

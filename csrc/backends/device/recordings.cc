@@ -36,12 +36,13 @@ std::optional<Commands> commands_of(const PlanCode& code) {
   for (size_t at = 0; at < code.steps.size(); ++at) {
     const StepCode& step = code.steps[at];
     const plan::Step& planned = code.plan->steps[at].step;
+    const bool is_launched = step.kind == StepCode::Kind::kLaunch;
+    const int64_t commands = (step.product != nullptr ? 1 : 0) + (is_launched ? 1 : 0);
+    out.count += commands;
+    if (commands > 0) out.nanoseconds += plan::nanoseconds_of(*code.plan, planned);
     switch (step.kind) {
-      case StepCode::Kind::kNothing: break;
-      case StepCode::Kind::kLaunch:
-        ++out.count;
-        out.nanoseconds += plan::nanoseconds_of(*code.plan, planned);
-        break;
+      case StepCode::Kind::kNothing:
+      case StepCode::Kind::kLaunch: break;
       case StepCode::Kind::kLoop: {
         if (step.second != nullptr) return {};
         const auto body = commands_of(*step.first);

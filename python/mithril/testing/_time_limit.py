@@ -18,13 +18,14 @@ _AGAIN = 0.25  # seconds
 
 
 class _Clock:
-    """Raises `OutOfTime` in the thread that made it, unless it is stopped before.
+    """Raises `OutOfTime` in the thread that made it, once `seconds` are over, while it is armed.
 
     It rings again until it is stopped: what is raised in a callback of the garbage collector, a
     `__del__` or the like is printed and lost.
     """
 
     def __init__(self, seconds: float) -> None:
+        self.is_armed = False
         self._thread = ctypes.c_ulong(threading.get_ident())
         self._lock = threading.Lock()
         self._stopped = threading.Event()
@@ -34,21 +35,17 @@ class _Clock:
     def _run(self, seconds: float) -> None:
         while not self._stopped.wait(seconds):
             with self._lock:
-                if not self._stopped.is_set():
+                if self.is_armed:
                     self._has_rung = True
                     _raise_in(self._thread, OutOfTime)
             seconds = _AGAIN
 
     def stop(self) -> None:
-        while True:
-            try:
-                with self._lock:
-                    self._stopped.set()
-                if self._has_rung:  # in these very lines: nothing may be raised later
-                    _raise_in(self._thread, None)
-                return
-            except OutOfTime:
-                continue
+        """Ends it; what it has raised and the thread has not seen yet is taken back."""
+        with self._lock:
+            self._stopped.set()
+            if self._has_rung:
+                _raise_in(self._thread, None)
 
 
 def _raise_in(thread: ctypes.c_ulong, error: type[BaseException] | None) -> None:
@@ -68,9 +65,16 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
         return call()
     clock = _Clock(seconds)
     try:
+        clock.is_armed = True
         return call()
     finally:
-        clock.stop()
+        # Python raises nothing before this is done: it calls no function. One ring may be on its
+        # way from then on, and no more.
+        clock.is_armed = False
+        try:
+            clock.stop()
+        except OutOfTime:
+            clock.stop()
 
 
 __all__ = ["OutOfTime", "within"]

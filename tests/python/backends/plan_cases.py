@@ -43,7 +43,7 @@ def training_on(backend, title, optimizer):
     make, shape = MODELS[title]
     pm = ml.compile(
         training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
-        optimizer=optimizer, exact_conv=True,
+        optimizer=optimizer, deterministic="portable",
     )  # fmt: skip
     return pm, {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
 

@@ -67,7 +67,8 @@ def folder(tmp_path, monkeypatch):
 def both(model, dtype="float32", **options):
     """The model on the engine and on the device."""
     backends = ml.CpuBackend(dtype=dtype), ml.CudaBackend(dtype=dtype)
-    return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
+    portable = {"deterministic": "portable", **options}
+    return tuple(ml.compile(model, backend, **portable) for backend in backends)
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -181,7 +182,7 @@ def test_memory_without_pools():
     assert not backend.device_info["has_pools"] and ml.CudaBackend().device_info["has_pools"]
     runs = []
     for one in (ml.CpuBackend(), backend):
-        pm = ml.compile(make(), one, data_keys={"x"}, shapes={"x": shape})
+        pm = ml.compile(make(), one, data_keys={"x"}, shapes={"x": shape}, deterministic="portable")
         runs.append(pm.evaluate(pm.get_parameters(), {"x": drawn(shape)}))
     same(runs[1], runs[0])
 
@@ -301,8 +302,13 @@ def test_each_call_that_fails(symbol, nth, inject, folder):
     want = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": shape})
     params, data = want.get_parameters(), {"x": drawn(shape)}
     ml.CudaBackend()  # the device stays
+
+    def compiled():
+        options = {"data_keys": {"x"}, "shapes": {"x": shape}, "deterministic": "portable"}
+        return ml.compile(model, ml.CudaBackend(), **options)
+
     before = live_objects()
-    pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
+    pm = compiled()
     for status, kind in ((2, OutOfMemoryError), (201, DeviceNotAvailable)):
         is_nvrtc = symbol in OF_NVRTC
         name = "CUDA_ERROR_OUT_OF_MEMORY" if status == 2 else "CUDA_ERROR_INVALID_CONTEXT"
@@ -317,8 +323,8 @@ def test_each_call_that_fails(symbol, nth, inject, folder):
                 del pm
                 for path in folder.iterdir():
                     path.unlink()
-                pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
-        pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": shape})
+                pm = compiled()
+        pm = compiled()
         same(pm.evaluate(params, data), want.evaluate(params, data))
     del pm
     assert live_objects() <= before + 1  # the arena may be new
@@ -452,6 +458,34 @@ def test_a_start_that_fails(symbol):
     said = in_process(SAYS.format(before=before, after=after))
     assert f"told: CUDA: {symbol} failed with" in said
     assert "\n0 CudaBackend(device='cuda:0'" in said, said
+
+
+def test_without_pinned_memory_copies_are_right():
+    code = """
+import mithril as ml
+from mithril import _core
+_core.device_inject_failure("cuMemHostAlloc", 1, 2)
+pm = ml.compile(ml.Relu(), ml.CudaBackend(), shapes={"input": [3]})
+print(pm.evaluate({}, {"input": [-1.0, 2.0, 3.0]})["output"].tolist())
+"""
+    assert in_process(code).endswith("[0.0, 2.0, 3.0]\n")
+
+
+@pytest.mark.parametrize("size", [100, 1 << 18, (1 << 18) + 1, 3 << 20])
+def test_operands_of_every_size(size):
+    """Those that go through pinned memory, some of them until it is full, and those that do not."""
+    model = ml.Model()
+    keys = [f"x{i}" for i in range(12)]
+    for key in keys:
+        model |= ml.Negate()(input=key, output=f"y{key}")
+        model.expose_keys(f"y{key}")
+    shapes = {key: [size] for key in keys}
+    pm = ml.compile(model, ml.CudaBackend(), data_keys=set(keys), shapes=shapes)
+    data = {key: drawn([size], i) for i, key in enumerate(keys)}
+    for _ in range(3):
+        outputs = pm.evaluate({}, data)
+        for key in keys:
+            np.testing.assert_array_equal(outputs[f"y{key}"], -data[key])
 
 
 def test_nothing_leaks():

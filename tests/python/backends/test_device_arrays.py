@@ -64,7 +64,9 @@ def device(request, tmp_path, monkeypatch):
 def both(device, model, dtype="float32", **options):
     """The model on the engine and on the device."""
     backends = ml.CpuBackend(dtype=dtype), device(dtype=dtype)
-    return tuple(ml.compile(model, backend, exact_conv=True, **options) for backend in backends)
+    return tuple(
+        ml.compile(model, backend, deterministic="portable", **options) for backend in backends
+    )
 
 
 def all_arrays(nest):

@@ -49,7 +49,7 @@ def check(model, device, dtype, params, data, gradients=True, on_host=0, **optio
     runs = []
     for one in (ml.CpuBackend(dtype=dtype), backend):
         pm = ml.compile(model, one, data_keys=set(data), trainable_keys=set(params),
-                        shapes=shapes, exact_conv=True, **options)  # fmt: skip
+                        shapes=shapes, deterministic="portable", **options)  # fmt: skip
         cast = {key: value.astype(dtype) for key, value in params.items()}
         values = {k: np.array(v) for k, v in pm.evaluate(cast, data).items()}
         run = [values]

@@ -34,6 +34,7 @@ pytest.importorskip("ggml", reason="ggml-python is not installed")
 pytestmark = pytest.mark.device
 
 RANDOM = np.random.default_rng(0)
+FIRST_STATE = RANDOM.bit_generator.state
 OPS = backend_tests.op_names()
 
 
@@ -45,6 +46,12 @@ def backend():
 @pytest.fixture(scope="module")
 def ops(backend):
     return backend.ops
+
+
+@pytest.fixture(autouse=True)
+def same_numbers():
+    """Each test draws the same ones, whichever tests ran before it."""
+    RANDOM.bit_generator.state = FIRST_STATE
 
 
 def floats(*shape):

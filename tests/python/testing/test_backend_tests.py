@@ -15,6 +15,12 @@ from mithril.testing._report import BackendReport, Row
 SOME = ["add", "matmul", "relu", "softmax", "sum", "max", "linear", "reshape", "cast", "split"]
 
 
+@pytest.fixture(autouse=True)
+def time_enough(monkeypatch):
+    """What is right is not too slow under a sanitizer, or beside other work."""
+    monkeypatch.setattr(backend_tests, "_SECONDS", 60.0)
+
+
 def with_ops(**changed):
     """A NumPy backend whose table of functions has other ones in some places."""
     table = types.SimpleNamespace(**{**vars(numpy_ops), **changed})

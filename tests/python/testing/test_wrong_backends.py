@@ -9,7 +9,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from mithril.errors import ShapeError, SignatureError
-from mithril.testing import backend_tests, run_backend_tests
+from mithril.testing import _time_limit, backend_tests, run_backend_tests
 from mithril.testing._progress import Progress
 from mithril.testing._time_limit import OutOfTime, within
 
@@ -286,6 +286,30 @@ def test_a_limit_on_time():
         with contextlib.suppress(OutOfTime):
             within(0.001, lambda: time.sleep(0.001))
     assert sum(range(1000)) == 499500
+
+
+class Late(_time_limit._Clock):
+    """It rings once more in the very line that stops it."""
+
+    rings = 1
+
+    @property
+    def stop(self):
+        if self.rings > 0:
+            self.rings -= 1
+            raise OutOfTime
+        return super().stop
+
+
+@pytest.mark.parametrize("seconds", [0.05, 60.0])
+def test_a_limit_does_not_ring_later(seconds, monkeypatch):
+    monkeypatch.setattr(_time_limit, "_Clock", Late)
+    with contextlib.suppress(OutOfTime):
+        assert within(seconds, lambda: time.sleep(0.06) or 3) == 3
+        assert seconds == 60.0
+    end = time.monotonic() + 3 * _time_limit._AGAIN
+    while time.monotonic() < end:
+        sum(range(100))
 
 
 def test_a_limit_that_is_lost_once_comes_again():

@@ -8,16 +8,27 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
-from mithril.backends.with_manualgrad.cuda_backend.nvrtc import nvrtc_libraries
+from mithril.backends.with_manualgrad.cuda_backend.libraries import (
+    cublaslt_libraries,
+    nvrtc_libraries,
+)
 from mithril.backends.with_manualgrad.device_backend import DeviceBackend
 from mithril.backends.with_manualgrad.object_cache import ObjectCache, key_of
 from mithril.base.public import public
-from mithril.errors import DeviceNotAvailable, SignatureError, shown
+from mithril.errors import (
+    ArgumentError,
+    DeviceNotAvailable,
+    SignatureError,
+    UnsupportedError,
+    shown,
+)
 from mithril.types import Dtype, DTypeLike
 
 __all__ = ["CudaBackend"]
 
 _MOST_INDEX = 2**31 - 1
+_PRECISIONS = ("float32", "tf32")
+_FIRST_WITH_TF32 = 80  # architecture
 
 
 class CudaBackend(DeviceBackend):
@@ -35,15 +46,20 @@ class CudaBackend(DeviceBackend):
     seed : of the backend's random numbers.
     compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
+    precision : "float32" (default: IEEE) or "tf32": factors of products in float32 may be rounded
+        to 10 bits behind the point, which tensor cores multiply; with cuBLASLt, from sm_80 on.
 
     The driver (``libcuda.so.1``) and NVRTC are opened by the first backend, not by the import.
     Kernels are compiled at the first call with their sizes, and kept on disk for the next process.
     What has no kernel of CUDA runs on the engine's kernels, on copies; ``pm.explain()`` says where.
     Methods such as ``backend.add`` run on NumPy and the engine. `to_device` puts arrays into the
-    device's memory (`ml.Array`); where one is an operand, all of that happens there.
+    device's memory (`ml.Array`); where one is an operand, all of that happens there. Products of
+    matrices are cuBLASLt's where it is installed, except under ``deterministic="portable"``.
 
     Raises
     ------
+    ArgumentError : another precision, or "tf32" with float64
+    UnsupportedError : precision="tf32" where there is no cuBLASLt, or on an older device
     DeviceNotAvailable : there is no driver, no such device or no NVRTC; a call raises it where the
         driver fails
     OutOfMemoryError : of a call for which memory is too small
@@ -66,10 +82,47 @@ class CudaBackend(DeviceBackend):
         memory_limit: int | str | None = None,
         seed: int = 0,
         compute_precision: DTypeLike | None = None,
+        precision: str = "float32",
     ) -> None:
         super().__init__(dtype, None, seed, compute_precision, memory_limit)
-        self._device = _core.CudaDevice(_index(device), nvrtc_libraries())
+        self._device = _core.CudaDevice(_index(device), nvrtc_libraries(), cublaslt_libraries())
+        self._allows_tf32 = self._checked_precision(precision)
         self._objects = ObjectCache.of_user("cuda", ".cubin")
+
+    def _checked_precision(self, precision: Any) -> bool:
+        if not isinstance(precision, str) or precision not in _PRECISIONS:
+            known = ", ".join(map(repr, _PRECISIONS))
+            raise ArgumentError(
+                f"CudaBackend: precision requires one of {known}, got {shown(precision)}"
+            )
+        if precision == "float32":
+            return False
+        if self.default_dtype == Dtype.float64:
+            raise ArgumentError("CudaBackend: precision='tf32' is of float32, got dtype='float64'")
+        architecture = self.device_info["architecture"]
+        if int(architecture.removeprefix("sm_")) < _FIRST_WITH_TF32:
+            raise UnsupportedError(
+                f"CudaBackend: precision='tf32' requires sm_{_FIRST_WITH_TF32} or newer, got"
+                f" {architecture}",
+                hint="leave it out",
+            )
+        is_there, name_or_reason = self._device.product_library()
+        if not is_there:
+            raise UnsupportedError(
+                f"CudaBackend: precision='tf32' requires cuBLASLt; {name_or_reason}",
+                hint="pip install nvidia-cublas-cu12 (CUDA 13: nvidia-cublas)",
+            )
+        return True
+
+    def _repr_options(self) -> dict[str, str]:
+        return {**super()._repr_options(), **({"precision": "tf32"} if self._allows_tf32 else {})}
+
+    @property
+    def product_library(self) -> str | None:
+        """The library that does products of matrices, "cuBLASLt 12.9"; None: kernels of this backend
+        do. It is opened when this is first asked for, or with the first model."""
+        is_there, name = self._device.product_library()
+        return name if is_there else None
 
     @property
     def device_info(self) -> Mapping[str, Any]:
@@ -101,6 +154,7 @@ class CudaBackend(DeviceBackend):
             self._build,
             exact_conv=exact_conv,
             exact_linalg=exact_linalg,
+            allows_tf32=self._allows_tf32,
             **self._limited(options),
         )
 

@@ -1,0 +1,19 @@
+// Matrix products that a library of the device does, with what runs on their elements behind it.
+#pragma once
+#include <optional>
+
+#include "backends/device/products.h"
+
+namespace mithril::device {
+
+/// The product of a node of op matmul, where a library can do it: elements of float32 or float64,
+/// some, whose rows or columns lie side by side, and batches that are a stride apart.
+std::optional<plan::LibraryProduct> library_product(const select::KernelRequest& request);
+
+/// A step in which the library does the product, and a kernel of the language where the library
+/// says that it cannot. Of an epilogue the library adds a bias; a kernel does any other, on each
+/// element.
+plan::Step library_step(const select::KernelRequest& request, plan::LibraryProduct product,
+                        const ProductLanguage& language);
+
+}  // namespace mithril::device

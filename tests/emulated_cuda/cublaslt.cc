@@ -1,0 +1,259 @@
+// A stand-in for libcublasLt: products of matrices by loops on the host, when the emulated stream
+// comes to them. A test double, no part of mithril. Sums are made from their ends, so that they are
+// not those of mithril's kernels; what the real library refuses, or reads wrongly, is refused.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace {
+
+enum Status { kSuccess = 0, kInvalidValue = 7, kNotSupported = 15 };
+enum { kFloat32 = 0, kFloat64 = 1, kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77 };
+constexpr unsigned kAddsBias = 4;
+constexpr size_t kWorkspace = 512;  // of sums that are made in parts
+constexpr uint64_t kLong = 64;      // places of such a sum
+
+struct Operation {
+  int compute = 0, scale = 0;
+  int32_t turns_a = 0, turns_b = 0;
+  uint32_t epilogue = 1;
+  uint64_t bias = 0;
+};
+struct Layout {
+  int type = 0;
+  uint64_t rows = 0, columns = 0;
+  int64_t between = 0;
+  int32_t batches = 1;
+  int64_t stride = 0;
+};
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t reductions = 7;
+  uint32_t alignment[4] = {256, 256, 256, 256};
+};
+struct Algorithm {  // what is noted in the algorithm that is given out
+  uint64_t is_ours, alignment, bias_alignment, workspace, unused[4];
+};
+constexpr uint64_t kIsOurs = 0x6d697468;
+struct Heuristic {
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
+struct Stream;
+
+// Of the emulated driver, which is open by then.
+template <class Function>
+Function of_driver(const char* name) {
+  static void* const driver = dlopen(std::getenv("MITHRIL_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
+  return reinterpret_cast<Function>(driver == nullptr ? nullptr : dlsym(driver, name));
+}
+bool has_context() {
+  static const auto ask = of_driver<bool (*)()>("emulated_has_context");
+  return ask != nullptr && ask();
+}
+bool is_ours(uint64_t at, size_t size) {
+  static const auto ask = of_driver<bool (*)(uint64_t, size_t)>("emulated_is_ours");
+  return ask(at, size);
+}
+void give(Stream* stream, std::function<void()> one) {
+  static const auto give =
+      of_driver<void (*)(Stream*, const std::function<void()>*)>("emulated_give");
+  give(stream, &one);
+}
+
+template <class T>
+int set(T& to, const void* from, size_t size) {
+  if (from == nullptr || size != sizeof to) return kInvalidValue;
+  std::memcpy(&to, from, size);
+  return kSuccess;
+}
+
+// Whether the operands fit each other.
+bool fits(const Operation& o, const Layout& a, const Layout& b, const Layout& c) {
+  const uint64_t m = o.turns_a ? a.columns : a.rows, k = o.turns_a ? a.rows : a.columns;
+  const uint64_t k_b = o.turns_b ? b.columns : b.rows, n = o.turns_b ? b.rows : b.columns;
+  const bool is_double = o.compute == kCompute64;
+  const int type = is_double ? kFloat64 : kFloat32;
+  for (const Layout* layout : {&a, &b, &c}) {
+    const bool is_matrix = layout->rows > 0 && layout->columns > 0 &&
+                           layout->between >= static_cast<int64_t>(layout->rows);
+    if (!is_matrix || layout->type != type || layout->batches != c.batches) return false;
+    if (layout->batches < 1) return false;
+  }
+  const bool is_known =
+      o.compute == kCompute32 || o.compute == kComputeTf32 || o.compute == kCompute64;
+  return is_known && o.scale == type && k == k_b && m == c.rows && n == c.columns &&
+         (o.epilogue == 1 || o.epilogue == kAddsBias);
+}
+
+// Bytes from the first element of a matrix to behind its last one, of all batches.
+size_t extent(const Layout& l) {
+  const size_t size = l.type == kFloat64 ? 8 : 4;
+  const auto last = static_cast<uint64_t>((l.batches - 1) * l.stride) +
+                    (l.columns - 1) * static_cast<uint64_t>(l.between) + l.rows;
+  return last * size;
+}
+
+float as_tf32(float value) {  // 10 bits behind the point
+  uint32_t bits = 0;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = (bits + 0x1000U) & ~0x1fffU;
+  std::memcpy(&value, &bits, sizeof bits);
+  return value;
+}
+
+template <class T>
+void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc, uint64_t a,
+              uint64_t b, uint64_t c) {
+  const bool rounds = o.compute == kComputeTf32;
+  const auto at = [&](const Layout& l, uint64_t base, int32_t batch, uint64_t row, uint64_t column,
+                      bool turns) {
+    const uint64_t i = turns ? column : row, j = turns ? row : column;
+    T value = reinterpret_cast<const T*>(
+        base)[batch * l.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * l.between];
+    if constexpr (sizeof(T) == 4) {
+      if (rounds) value = as_tf32(value);
+    }
+    return value;
+  };
+  const uint64_t k = o.turns_a ? la.rows : la.columns;
+  for (int32_t batch = 0; batch < lc.batches; ++batch) {
+    for (uint64_t j = 0; j < lc.columns; ++j) {
+      for (uint64_t i = 0; i < lc.rows; ++i) {
+        T sum = 0;
+        for (uint64_t p = k; p-- > 0;) {
+          sum = std::fma(at(la, a, batch, i, p, o.turns_a), at(lb, b, batch, p, j, o.turns_b), sum);
+        }
+        if (o.epilogue == kAddsBias) sum += reinterpret_cast<const T*>(o.bias)[i];
+        reinterpret_cast<T*>(
+            c)[batch * lc.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * lc.between] =
+            sum;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+size_t cublasLtGetVersion() { return 120803; }
+int cublasLtCreate(void** handle) {
+  if (!has_context()) return 1;
+  static int one = 0;
+  *handle = &one;
+  return kSuccess;
+}
+int cublasLtMatmulDescCreate(Operation** out, int compute, int scale) {
+  *out = new Operation{compute, scale};
+  return kSuccess;
+}
+int cublasLtMatmulDescDestroy(Operation* operation) {
+  delete operation;
+  return kSuccess;
+}
+int cublasLtMatmulDescSetAttribute(Operation* o, int which, const void* from, size_t size) {
+  switch (which) {
+    case 3: return set(o->turns_a, from, size);
+    case 4: return set(o->turns_b, from, size);
+    case 7: return set(o->epilogue, from, size);
+    case 8: return set(o->bias, from, size);
+    default: return kInvalidValue;
+  }
+}
+int cublasLtMatrixLayoutCreate(Layout** out, int type, uint64_t rows, uint64_t columns,
+                               int64_t between) {
+  *out = new Layout{type, rows, columns, between};
+  return kSuccess;
+}
+int cublasLtMatrixLayoutDestroy(Layout* layout) {
+  delete layout;
+  return kSuccess;
+}
+int cublasLtMatrixLayoutSetAttribute(Layout* layout, int which, const void* from, size_t size) {
+  switch (which) {
+    case 5: return set(layout->batches, from, size);
+    case 6: return set(layout->stride, from, size);
+    default: return kInvalidValue;
+  }
+}
+int cublasLtMatmulPreferenceCreate(Preference** out) {
+  *out = new Preference();
+  return kSuccess;
+}
+int cublasLtMatmulPreferenceDestroy(Preference* preference) {
+  delete preference;
+  return kSuccess;
+}
+int cublasLtMatmulPreferenceSetAttribute(Preference* p, int which, const void* from, size_t size) {
+  switch (which) {
+    case 1: return set(p->workspace, from, size);
+    case 3: return set(p->reductions, from, size);
+    case 5:
+    case 6:
+    case 7:
+    case 8: return set(p->alignment[which - 5], from, size);
+    default: return kInvalidValue;
+  }
+}
+int cublasLtMatmulAlgoGetHeuristic(void* handle, const Operation* o, const Layout* a,
+                                   const Layout* b, const Layout* c, const Layout* d,
+                                   const Preference* preference, int wanted, Heuristic* out,
+                                   int* count) {
+  *count = 0;
+  if (handle == nullptr || c != d || wanted < 1) return kInvalidValue;
+  if (!fits(*o, *a, *b, *c)) return kNotSupported;
+  const uint64_t places = o->turns_a ? a->rows : a->columns;
+  uint64_t workspace = places >= kLong ? kWorkspace : 0;
+  if (workspace > preference->workspace || (preference->reductions & 2) == 0) workspace = 0;
+  uint64_t alignment = preference->alignment[0];
+  for (const uint32_t one : preference->alignment) alignment = std::min<uint64_t>(alignment, one);
+  const uint64_t of_bias = o->bias == 0 ? 256 : o->bias & (~o->bias + 1);
+  *out = {};
+  out->algorithm = {kIsOurs, alignment, of_bias, workspace, {}};
+  out->workspace = workspace;
+  *count = 1;
+  return kSuccess;
+}
+int cublasLtMatmul(void* handle, const Operation* o, const void* alpha, uint64_t a,
+                   const Layout* la, uint64_t b, const Layout* lb, const void* beta, uint64_t c,
+                   const Layout* lc, uint64_t d, const Layout* ld, const Algorithm* algorithm,
+                   uint64_t workspace, size_t workspace_size, Stream* stream) {
+  if (!has_context() || handle == nullptr || stream == nullptr) return kInvalidValue;
+  if (!fits(*o, *la, *lb, *lc) || lc != ld || c != d) return kInvalidValue;
+  if (algorithm->is_ours != kIsOurs || workspace_size < algorithm->workspace) return kInvalidValue;
+  if (algorithm->workspace > 0 && !is_ours(workspace, workspace_size)) return kInvalidValue;
+  for (const uint64_t place : {a, b, c}) {
+    if (place % algorithm->alignment != 0) return kInvalidValue;
+  }
+  const bool is_double = o->compute == kCompute64;
+  double one = 0, zero = 1;
+  float one_float = 0, zero_float = 1;
+  std::memcpy(is_double ? static_cast<void*>(&one) : &one_float, alpha, is_double ? 8 : 4);
+  std::memcpy(is_double ? static_cast<void*>(&zero) : &zero_float, beta, is_double ? 8 : 4);
+  if ((is_double ? one : one_float) != 1 || (is_double ? zero : zero_float) != 0) {
+    return kInvalidValue;
+  }
+  if (!is_ours(a, extent(*la)) || !is_ours(b, extent(*lb)) || !is_ours(c, extent(*lc))) {
+    return kInvalidValue;
+  }
+  if (o->epilogue == kAddsBias) {
+    const size_t size = lc->rows * (is_double ? 8 : 4);
+    if (o->bias % algorithm->bias_alignment != 0 || !is_ours(o->bias, size)) return kInvalidValue;
+  }
+  // The descriptions may be gone, or others, when the stream comes to it.
+  give(stream, [=, o = *o, la = *la, lb = *lb, lc = *lc] {
+    is_double ? multiply<double>(o, la, lb, lc, a, b, c) : multiply<float>(o, la, lb, lc, a, b, c);
+  });
+  return kSuccess;
+}
+}
