@@ -36,11 +36,12 @@ bool has_host_operands(const ir::Graph& graph, const Node& node) {
 }
 
 const KernelDef* kernel_for(const KernelTable& kernels, const ir::Graph& graph, const Node& node,
-                            DTypeOf as = as_is) {
+                            const SelectOptions& options, DTypeOf as = as_is) {
   if (has_host_operands(graph, node)) return nullptr;
   const auto inputs = plain_operands(graph, node.operands, as);
   const auto outputs = plain_operands(graph, node.results, as);
-  return kernels.find({node, ir::Registry::global().get(node.op), inputs, outputs});
+  return kernels.find({node, ir::Registry::global().get(node.op), inputs, outputs,
+                       options.exact_conv, options.exact_linalg});
 }
 
 bool is_packed(const ir::Graph& graph, ValueId id) {
@@ -61,14 +62,14 @@ bool are_checked(const ir::Graph& graph, const Node& node) {
 }
 
 EpilogueSupport epilogue_support_of(const KernelTable& kernels, const ir::Graph& graph,
-                                    const Node& node) {
+                                    const Node& node, const SelectOptions& options) {
   if (!graph.type(node.results[0]).is_tensor) return EpilogueSupport::kNothing;
   // Kernels for packed operands are others, which the plain ones do not tell.
   if (std::any_of(node.operands.begin(), node.operands.end(),
                   [&](ValueId id) { return is_packed(graph, id); })) {
     return EpilogueSupport::kNothing;
   }
-  const KernelDef* kernel = kernel_for(kernels, graph, node);
+  const KernelDef* kernel = kernel_for(kernels, graph, node, options);
   if (kernel == nullptr) return EpilogueSupport::kNothing;
   if (kernel->epilogue_support != EpilogueSupport::kRows) return kernel->epilogue_support;
   // An update in place would be half done where an index is refused.
@@ -110,7 +111,7 @@ Selector::Selector(const ir::Graph& graph, const Backend& backend, const SelectO
       waits_(graph.values.size()) {
   if (options.fuse && options.epilogues) {
     attach_epilogues(graph, fusion_, [&](const Node& node) {
-      return epilogue_support_of(backend.kernels(), graph, node);
+      return epilogue_support_of(backend.kernels(), graph, node, options);
     });
   }
 }
@@ -263,11 +264,12 @@ void Selector::give_elements(Operand& operand, ValueId id) {
   }
 }
 
-ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const Node& node) {
+ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const Node& node,
+                     const SelectOptions& options) {
   if (!kernels.has(ir::Registry::global().get(node.op).name)) return ir::Support::kNone;
-  if (kernel_for(kernels, graph, node) != nullptr) return ir::Support::kAsIs;
-  return kernel_for(kernels, graph, node, core::widened) == nullptr ? ir::Support::kNone
-                                                                    : ir::Support::kWidened;
+  if (kernel_for(kernels, graph, node, options) != nullptr) return ir::Support::kAsIs;
+  const bool is_wide = kernel_for(kernels, graph, node, options, core::widened) != nullptr;
+  return is_wide ? ir::Support::kWidened : ir::Support::kNone;
 }
 
 core::Result<plan::Steps> select_steps(const ir::Graph& graph, const Backend& backend,

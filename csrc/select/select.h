@@ -34,7 +34,8 @@ struct SelectOptions {
 
 /// Tells whether a kernel takes the node, its sizes known, and in what types. A composite that none
 /// takes is decomposed.
-ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const ir::Node& node);
+ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const ir::Node& node,
+                     const SelectOptions& options = {});
 
 /// `graph` is what passes::specialize gives: static sizes, no composites. Inputs are contiguous in
 /// row-major order, one buffer per tensor input (host inputs have none but keep their index);

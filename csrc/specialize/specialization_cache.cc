@@ -126,10 +126,10 @@ core::Result<ir::Graph> SpecializationCache::make_static(
   const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
     return evaluate_constants(constants, *options_.host, options_.select);
   };
-  return passes::specialize(graph_, symbols, evaluate, options,
-                            [&](const ir::Graph& within, const ir::Node& node) {
-                              return select::supports(options_.backend->kernels(), within, node);
-                            });
+  return passes::specialize(
+      graph_, symbols, evaluate, options, [&](const ir::Graph& within, const ir::Node& node) {
+        return select::supports(options_.backend->kernels(), within, node, options_.select);
+      });
 }
 
 core::Result<std::optional<ir::Graph>> SpecializationCache::fitted(const ir::Graph& graph,

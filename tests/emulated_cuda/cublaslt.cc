@@ -14,7 +14,15 @@
 namespace {
 
 enum Status { kSuccess = 0, kInvalidValue = 7, kNotSupported = 15 };
-enum { kFloat32 = 0, kFloat64 = 1, kCompute32 = 68, kCompute64 = 70, kComputeTf32 = 77 };
+enum {
+  kFloat32 = 0,
+  kFloat64 = 1,
+  kFloat16 = 2,
+  kBfloat16 = 14,
+  kCompute32 = 68,
+  kCompute64 = 70,
+  kComputeTf32 = 77
+};
 constexpr unsigned kAddsBias = 4;
 constexpr size_t kWorkspace = 512;  // of sums that are made in parts
 constexpr uint64_t kLong = 64;      // places of such a sum
@@ -77,12 +85,23 @@ int set(T& to, const void* from, size_t size) {
   return kSuccess;
 }
 
+size_t size_of(int type) {
+  switch (type) {
+    case kFloat32: return 4;
+    case kFloat64: return 8;
+    case kFloat16:
+    case kBfloat16: return 2;
+    default: return 0;
+  }
+}
+
 // Whether the operands fit each other.
 bool fits(const Operation& o, const Layout& a, const Layout& b, const Layout& c) {
   const uint64_t m = o.turns_a ? a.columns : a.rows, k = o.turns_a ? a.rows : a.columns;
   const uint64_t k_b = o.turns_b ? b.columns : b.rows, n = o.turns_b ? b.rows : b.columns;
   const bool is_double = o.compute == kCompute64;
-  const int type = is_double ? kFloat64 : kFloat32;
+  const int type = c.type;
+  if (is_double != (type == kFloat64) || size_of(type) == 0) return false;
   for (const Layout* layout : {&a, &b, &c}) {
     const bool is_matrix = layout->rows > 0 && layout->columns > 0 &&
                            layout->between >= static_cast<int64_t>(layout->rows);
@@ -91,16 +110,15 @@ bool fits(const Operation& o, const Layout& a, const Layout& b, const Layout& c)
   }
   const bool is_known =
       o.compute == kCompute32 || o.compute == kComputeTf32 || o.compute == kCompute64;
-  return is_known && o.scale == type && k == k_b && m == c.rows && n == c.columns &&
-         (o.epilogue == 1 || o.epilogue == kAddsBias);
+  return is_known && o.scale == (is_double ? kFloat64 : kFloat32) && k == k_b && m == c.rows &&
+         n == c.columns && (o.epilogue == 1 || o.epilogue == kAddsBias);
 }
 
 // Bytes from the first element of a matrix to behind its last one, of all batches.
 size_t extent(const Layout& l) {
-  const size_t size = l.type == kFloat64 ? 8 : 4;
   const auto last = static_cast<uint64_t>((l.batches - 1) * l.stride) +
                     (l.columns - 1) * static_cast<uint64_t>(l.between) + l.rows;
-  return last * size;
+  return last * size_of(l.type);
 }
 
 float as_tf32(float value) {  // 10 bits behind the point
@@ -111,16 +129,35 @@ float as_tf32(float value) {  // 10 bits behind the point
   return value;
 }
 
-template <class T>
+/// bfloat16, as it is stored.
+struct Bfloat16 {
+  uint16_t bits;
+  operator float() const {
+    const uint32_t wide = uint32_t{bits} << 16;
+    float out = 0;
+    std::memcpy(&out, &wide, sizeof out);
+    return out;
+  }
+  explicit Bfloat16(float value) {
+    uint32_t wide = 0;
+    std::memcpy(&wide, &value, sizeof wide);
+    const bool is_nan = value != value;
+    wide += is_nan ? 0 : 0x7fffU + ((wide >> 16) & 1U);
+    bits = static_cast<uint16_t>(wide >> 16) | (is_nan ? 0x40 : 0);
+  }
+};
+
+// Elements of type T, sums of type Sum.
+template <class T, class Sum>
 void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc, uint64_t a,
               uint64_t b, uint64_t c) {
-  const bool rounds = o.compute == kComputeTf32;
+  const bool rounds = o.compute == kComputeTf32 && lc.type == kFloat32;
   const auto at = [&](const Layout& l, uint64_t base, int32_t batch, uint64_t row, uint64_t column,
                       bool turns) {
     const uint64_t i = turns ? column : row, j = turns ? row : column;
-    T value = reinterpret_cast<const T*>(
-        base)[batch * l.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * l.between];
-    if constexpr (sizeof(T) == 4) {
+    auto value = static_cast<Sum>(reinterpret_cast<const T*>(
+        base)[batch * l.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * l.between]);
+    if constexpr (sizeof(Sum) == 4) {
       if (rounds) value = as_tf32(value);
     }
     return value;
@@ -129,16 +166,28 @@ void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layo
   for (int32_t batch = 0; batch < lc.batches; ++batch) {
     for (uint64_t j = 0; j < lc.columns; ++j) {
       for (uint64_t i = 0; i < lc.rows; ++i) {
-        T sum = 0;
+        Sum sum = 0;
         for (uint64_t p = k; p-- > 0;) {
           sum = std::fma(at(la, a, batch, i, p, o.turns_a), at(lb, b, batch, p, j, o.turns_b), sum);
         }
-        if (o.epilogue == kAddsBias) sum += reinterpret_cast<const T*>(o.bias)[i];
+        if (o.epilogue == kAddsBias) {
+          sum += static_cast<Sum>(reinterpret_cast<const T*>(o.bias)[i]);
+        }
         reinterpret_cast<T*>(
             c)[batch * lc.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * lc.between] =
-            sum;
+            static_cast<T>(sum);
       }
     }
+  }
+}
+
+void multiply_any(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc,
+                  uint64_t a, uint64_t b, uint64_t c) {
+  switch (lc.type) {
+    case kFloat64: return multiply<double, double>(o, la, lb, lc, a, b, c);
+    case kFloat16: return multiply<_Float16, float>(o, la, lb, lc, a, b, c);
+    case kBfloat16: return multiply<Bfloat16, float>(o, la, lb, lc, a, b, c);
+    default: return multiply<float, float>(o, la, lb, lc, a, b, c);
   }
 }
 
@@ -247,13 +296,11 @@ int cublasLtMatmul(void* handle, const Operation* o, const void* alpha, uint64_t
     return kInvalidValue;
   }
   if (o->epilogue == kAddsBias) {
-    const size_t size = lc->rows * (is_double ? 8 : 4);
+    const size_t size = lc->rows * size_of(lc->type);
     if (o->bias % algorithm->bias_alignment != 0 || !is_ours(o->bias, size)) return kInvalidValue;
   }
   // The descriptions may be gone, or others, when the stream comes to it.
-  give(stream, [=, o = *o, la = *la, lb = *lb, lc = *lc] {
-    is_double ? multiply<double>(o, la, lb, lc, a, b, c) : multiply<float>(o, la, lb, lc, a, b, c);
-  });
+  give(stream, [=, o = *o, la = *la, lb = *lb, lc = *lc] { multiply_any(o, la, lb, lc, a, b, c); });
   return kSuccess;
 }
 }

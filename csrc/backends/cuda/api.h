@@ -45,7 +45,8 @@ struct PoolProperties {
 };
 
 // Constants of cublasLt.h and library_types.h.
-inline constexpr int kLtFloat32 = 0, kLtFloat64 = 1;  // elements, scales
+inline constexpr int kLtFloat32 = 0, kLtFloat64 = 1, kLtFloat16 = 2,
+                     kLtBfloat16 = 14;  // elements, scales
 inline constexpr int kLtCompute32 = 68, kLtCompute64 = 70, kLtCompute32Tf32 = 77;
 inline constexpr int kLtTransposeA = 3, kLtTransposeB = 4, kLtEpilogue = 7, kLtBiasPointer = 8;
 inline constexpr int kLtTransposed = 1;

@@ -68,13 +68,13 @@ class Cublaslt::Product final : public device::PreparedProduct {
     const ByColumns b = transposed(product.k, product.n, product.b_row, product.b_col);
     const ByColumns a = transposed(product.m, product.k, product.a_row, product.a_col);
     const ByColumns c = {product.n, product.m, product.m == 1 ? product.n : product.c_row};
-    is_double_ = product.dtype == core::DType::kFloat64;
+    dtype_ = product.dtype;
     MITHRIL_RETURN_IF_ERROR(make_operation(a.is_turned, b.is_turned, product.allows_tf32));
     MITHRIL_RETURN_IF_ERROR(make_layout(left_, b, product.batches, product.b_batch));
     MITHRIL_RETURN_IF_ERROR(make_layout(right_, a, product.batches, product.a_batch));
     MITHRIL_RETURN_IF_ERROR(make_layout(result_, c, product.batches, product.c_batch));
     MITHRIL_RETURN_IF_ERROR(find(handle, kUsualAlignment, usual_));
-    return find(handle, is_double_ ? sizeof(double) : sizeof(float), any_);
+    return find(handle, core::size_of(dtype_), any_);
   }
 
   int64_t workspace() const {
@@ -88,8 +88,8 @@ class Cublaslt::Product final : public device::PreparedProduct {
     const auto pointer = [](cu_pointer place) { return reinterpret_cast<void*>(place); };
     static constexpr double kOne = 1, kZero = 0;
     static constexpr float kOneFloat = 1, kZeroFloat = 0;
-    const void* const one = is_double_ ? static_cast<const void*>(&kOne) : &kOneFloat;
-    const void* const zero = is_double_ ? static_cast<const void*>(&kZero) : &kZeroFloat;
+    const void* const one = is_double() ? static_cast<const void*>(&kOne) : &kOneFloat;
+    const void* const zero = is_double() ? static_cast<const void*>(&kZero) : &kZeroFloat;
     return call(f_.multiply, "cublasLtMatmul", handle, operation_.get(), one, pointer(at.b),
                 left_.get(), pointer(at.a), right_.get(), zero, pointer(at.c), result_.get(),
                 pointer(at.c), result_.get(), &found.algorithm, pointer(at.workspace),
@@ -103,9 +103,10 @@ class Cublaslt::Product final : public device::PreparedProduct {
   }
 
   core::Status make_operation(bool turns_a, bool turns_b, bool allows_tf32) {
-    const int compute = is_double_ ? kLtCompute64 : allows_tf32 ? kLtCompute32Tf32 : kLtCompute32;
+    const int compute = is_double() ? kLtCompute64 : allows_tf32 ? kLtCompute32Tf32 : kLtCompute32;
     MITHRIL_RETURN_IF_ERROR(operation_.make(f_.create_operation, "cublasLtMatmulDescCreate",
-                                            f_.destroy_operation, compute, element()));
+                                            f_.destroy_operation, compute,
+                                            is_double() ? kLtFloat64 : kLtFloat32));
     const int32_t turned = kLtTransposed;
     if (turns_b) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeA, &turned, sizeof turned));
     if (turns_a) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeB, &turned, sizeof turned));
@@ -159,13 +160,22 @@ class Cublaslt::Product final : public device::PreparedProduct {
                                    : failed("cublasLtMatmulAlgoGetHeuristic", found.state);
   }
 
-  int element() const { return is_double_ ? kLtFloat64 : kLtFloat32; }
+  bool is_double() const { return dtype_ == core::DType::kFloat64; }
+  int element() const {
+    switch (dtype_) {
+      case core::DType::kFloat16: return kLtFloat16;
+      case core::DType::kBFloat16: return kLtBfloat16;
+      case core::DType::kFloat64: return kLtFloat64;
+      default: return kLtFloat32;
+    }
+  }
 
   const CublasltFunctions& f_;
   Owned<lt_operation> operation_;
   Owned<lt_layout> left_, right_, result_;
   LtHeuristic usual_, any_;  // by where operands lie
-  bool is_double_ = false, adds_bias_ = false;
+  core::DType dtype_ = core::DType::kFloat32;
+  bool adds_bias_ = false;
 };
 
 core::Result<Cublaslt> Cublaslt::open(const std::vector<std::string>& libraries, int newest) {

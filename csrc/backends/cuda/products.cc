@@ -1,9 +1,14 @@
 // Matrix products and convolutions in tiles of blocks; convolutions gather their taps. Products by
 // cuBLASLt stand before them where it is there.
+#include <array>
+#include <vector>
+
 #include "backends/cuda/gemm_text.h"
 #include "backends/cuda/kernel_families.h"
 #include "backends/device/kernel_families.h"
 #include "backends/device/library_products.h"
+#include "select/kernel_rows.h"
+#include "select/views.h"
 
 namespace mithril::cuda {
 namespace {
@@ -22,6 +27,15 @@ bool fits_library(const KernelRequest& request) {
   return device::library_product(request).has_value();
 }
 
+// Halves in any layout, once they are copied: kernels multiply no halves.
+bool fits_library_copied(const KernelRequest& request) {
+  std::vector<select::Operand> copies(request.inputs.begin(), request.inputs.end());
+  for (select::Operand& copy : copies) copy.strides = select::contiguous_strides(copy.shape);
+  KernelRequest copied = request;
+  copied.inputs = copies;
+  return !select::has_real_type(request) && fits_library(copied);
+}
+
 template <bool kAllowsTf32>
 core::Result<plan::Step> make_library_step(const KernelRequest& request) {
   plan::LibraryProduct product = *device::library_product(request);
@@ -30,19 +44,23 @@ core::Result<plan::Step> make_library_step(const KernelRequest& request) {
 }
 
 template <bool kAllowsTf32>
-constexpr select::KernelDef library_matmul(const char* name) {
-  return {"matmul",
-          name,
-          select::OrderClass::kOther,
-          false,
-          {fits_library,
-           "elements of float32 or float64, some, side by side along an axis, and no "
-           "deterministic='portable'"},
-          make_library_step<kAllowsTf32>,
-          select::EpilogueSupport::kBlocks};
+constexpr std::array<select::KernelDef, 2> library_matmul(const char* name) {
+  select::KernelDef as_they_lie = {
+      "matmul",
+      name,
+      select::OrderClass::kOther,
+      false,
+      {fits_library,
+       "floats of one type, some, side by side along an axis, and no deterministic='portable'"},
+      make_library_step<kAllowsTf32>,
+      select::EpilogueSupport::kBlocks};
+  select::KernelDef copied = as_they_lie;
+  copied.contiguous = true;
+  copied.matches = {fits_library_copied, "halves, some, and no deterministic='portable'"};
+  return {as_they_lie, copied};
 }
-constexpr select::KernelDef kLibrary[] = {library_matmul<false>("cuda.cublaslt")};
-constexpr select::KernelDef kLibraryTf32[] = {library_matmul<true>("cuda.cublaslt_tf32")};
+constexpr auto kLibrary = library_matmul<false>("cuda.cublaslt");
+constexpr auto kLibraryTf32 = library_matmul<true>("cuda.cublaslt_tf32");
 
 std::span<const select::KernelDef> product_kernels() { return kKernels; }
 std::span<const select::KernelDef> library_kernels() { return kLibrary; }

@@ -13,6 +13,10 @@ using plan::LibraryProduct;
 
 constexpr int64_t kMostBatches = 65535;  // of a launch on a GPU
 
+bool is_half(core::DType dtype) {
+  return dtype == core::DType::kFloat16 || dtype == core::DType::kBFloat16;
+}
+
 bool lies_side_by_side(int64_t rows, int64_t columns, int64_t row, int64_t column) {
   return (columns == 1 || column == 1) && (rows == 1 || row >= columns);
 }
@@ -45,22 +49,13 @@ bool merge_batches(const ref_matmul_dims& d, LibraryProduct& out) {
 // Tells whether all of the epilogue is that a row is added to each row of the result, in place.
 bool adds_bias(const select::Epilogue& epilogue, const LibraryProduct& product) {
   const core::DType dtype = product.dtype;
-  const tile::Program& program = epilogue.program;
-  if (program.inputs.size() != 2 || program.outputs.size() != 1 || program.code.size() != 4) {
-    return false;
-  }
-  const auto has = [&](tile::Opcode opcode) {
-    return std::any_of(program.code.begin(), program.code.end(), [&](const tile::Instruction& i) {
-      return i.opcode == opcode && i.dtype == dtype;
-    });
+  const auto& code = epilogue.program.code;
+  const auto is = [&](size_t at, tile::Opcode opcode) {
+    return code[at].opcode == opcode && code[at].dtype == dtype;
   };
-  const auto loads = std::count_if(program.code.begin(), program.code.end(),
-                                   [](const auto& i) { return i.opcode == tile::Opcode::kLoad; });
-  const auto is_sum = [&](const tile::Instruction& i) {
-    return i.opcode == tile::Opcode::kAdd && i.operands[0] != i.operands[1];
-  };
-  if (loads != 2 || !has(tile::Opcode::kStore) || program.outputs[0] != dtype ||
-      std::none_of(program.code.begin(), program.code.end(), is_sum)) {
+  if (code.size() != 4 || !is(0, tile::Opcode::kLoad) || !is(1, tile::Opcode::kLoad) ||
+      !is(2, tile::Opcode::kAdd) || !is(3, tile::Opcode::kStore) ||
+      code[2].operands[0] == code[2].operands[1]) {
     return false;
   }
   const select::Operand& result = epilogue.operands[epilogue.result];
@@ -69,21 +64,26 @@ bool adds_bias(const select::Epilogue& epilogue, const LibraryProduct& product) 
   const bool is_in_place =
       result.use.buffer == output.use.buffer && result.use.offset == output.use.offset;
   const size_t last = bias.shape.size() - 1;
-  if (bias.shape[last] != product.n)
-    return false;  // rows of C are the last axis of no other result
+  if (bias.shape[last] != product.n) return false;  // of a vector's product no row is an axis
   for (size_t axis = 0; axis < last; ++axis) {
     if (bias.shape[axis] != 1 && bias.strides[axis] != 0) return false;
   }
-  return is_in_place && bias.dtype == dtype && (bias.shape[last] == 1 || bias.strides[last] == 1);
+  return is_in_place && (bias.shape[last] == 1 || bias.strides[last] == 1);
 }
 
 }  // namespace
 
 std::optional<LibraryProduct> library_product(const select::KernelRequest& request) {
-  if (!fits_matmul(request) || request.exact_linalg) return {};
+  const core::DType dtype = request.outputs[0].dtype;
+  const auto is_one = [&](const select::Operand& operand) {
+    return operand.dtype == dtype && operand.shape.size() <= REF_MAX_RANK;
+  };
+  const bool is_float = select::has_real_type(request) || is_half(dtype);
+  if (!is_float || request.exact_linalg || !is_one(request.inputs[0]) || !is_one(request.inputs[1]))
+    return {};
   const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));
   LibraryProduct out;
-  out.dtype = request.outputs[0].dtype;
+  out.dtype = dtype;
   out.m = d.m;
   out.n = d.n;
   out.k = d.k;
@@ -105,7 +105,11 @@ plan::Step library_step(const select::KernelRequest& request, LibraryProduct pro
                         const ProductLanguage& language) {
   plan::Step step = product_step(request, {matmul_product(request)}, language);
   auto call = std::get<plan::FunctionCall>(*step.call);
-  product.adds_bias = request.epilogue != nullptr && adds_bias(*request.epilogue, product);
+  if (is_half(product.dtype)) {
+    call.in_tile = nullptr;  // kernels multiply float32, to which such nodes are widened
+  } else {
+    product.adds_bias = request.epilogue != nullptr && adds_bias(*request.epilogue, product);
+  }
   call.product = std::make_shared<const LibraryProduct>(product);
   step.call = std::make_shared<const plan::Call>(std::move(call));
   return step;

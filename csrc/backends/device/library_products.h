@@ -6,13 +6,14 @@
 
 namespace mithril::device {
 
-/// The product of a node of op matmul, where a library can do it: elements of float32 or float64,
-/// some, whose rows or columns lie side by side, and batches that are a stride apart.
+/// The product of a node of op matmul, where a library can do it: floats of one type, some, whose
+/// rows or columns lie side by side, and batches that are a stride apart. Halves are multiplied and
+/// added in float32, and rounded once.
 std::optional<plan::LibraryProduct> library_product(const select::KernelRequest& request);
 
 /// A step in which the library does the product, and a kernel of the language where the library
-/// says that it cannot. Of an epilogue the library adds a bias; a kernel does any other, on each
-/// element.
+/// says that it cannot (but for halves). Of an epilogue the library adds a bias; a kernel does any
+/// other, on each element.
 plan::Step library_step(const select::KernelRequest& request, plan::LibraryProduct product,
                         const ProductLanguage& language);
 

@@ -97,6 +97,7 @@ class Printer {
     if (call.product != nullptr && options_.uses_library) {
       return library_product(plan, planned, call);
     }
+    if (call.call.empty() && call.in_tile == nullptr) return no_kernel(call);
     return function(plan, planned, call, own);
   }
 
@@ -299,6 +300,14 @@ class Printer {
              made.threads);
     }
     return out;
+  }
+
+  static core::Error no_kernel(const FunctionCall& call) {
+    core::Error error = core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                                   "the device's library finds no algorithm for {} of {}",
+                                   call.name, short_name(call.product->dtype));
+    error.hint = "deterministic='portable' computes it in float32 by kernels";
+    return error;
   }
 
   // A kernel does what is to be done with each element of the library's result.

@@ -18,6 +18,7 @@ from mithril.errors import (
     ArgumentError,
     DeviceNotAvailable,
     OutOfMemoryError,
+    UnsupportedError,
 )
 
 pytestmark = [
@@ -184,15 +185,69 @@ def test_gradients_and_steps_of_training():
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_halves_are_multiplied_in_float32(dtype):
-    model, shapes = product([9, 300], [300, 5])
-    pm = compiled(model, shapes, dtype)
-    half = ml.CudaBackend(dtype=dtype)
-    data = {key: half.array(value) for key, value in data_of(shapes).items()}
-    wide = {key: np.asarray(value).astype("float64") for key, value in data.items()}
+@pytest.mark.parametrize("title", ["rows", "both transposed", "one right side for all"])
+def test_halves_are_added_in_float32_and_rounded_once(title, dtype, inject):
+    """As they are: no kernel makes float32 of them, or halves of the result."""
+    model, shapes = LAYOUTS[title]
+    backend = ml.CudaBackend(dtype=dtype)
+    pm = compiled(model, shapes, backend=backend)
     assert by_library(pm)
-    want, got = wide["a"] @ wide["b"], np.asarray(pm.evaluate({}, data)["y"]).astype("float64")
-    np.testing.assert_allclose(got, want, rtol=2**-8 if dtype == "bfloat16" else 2**-11, atol=1e-3)
+    data = {key: backend.array(value) for key, value in data_of(shapes).items()}
+    wide = {key: np.asarray(value).astype("float64") for key, value in data.items()}
+    want = compiled(model, shapes, backend=ml.NumpyBackend(dtype="float64")).evaluate({}, wide)["y"]
+    inject("cuLaunchKernel", 1, 201)
+    got = np.asarray(pm.evaluate({}, data)["y"])
+    assert str(got.dtype) == dtype
+    rounding = 2**-8 if dtype == "bfloat16" else 2**-11
+    np.testing.assert_allclose(got.astype("float64"), want, rtol=1.01 * rounding, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_with_what_comes_behind(dtype):
+    model, shapes = product([5, 40], [40, 6], behind=lambda y, c: ml.Gelu()(y + c), c=[6])
+    backends = ml.CudaBackend(dtype=dtype), ml.CpuBackend(dtype=dtype)
+    data = {key: backends[0].array(value) for key, value in data_of(shapes).items()}
+    got, want = (
+        np.asarray(compiled(model, shapes, backend=one).evaluate({}, data)["y"]).astype("float64")
+        for one in backends
+    )
+    np.testing.assert_allclose(got, want, rtol=2**-7 if dtype == "bfloat16" else 2**-9, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_in_the_engines_bits(dtype):
+    """They are widened where kernels do the product: asked for, or where batches are not taken."""
+    portable = {"deterministic": "portable"}
+    for title, options in (("rows", portable), ("batches of both in turn", {}), ("no places", {})):
+        model, shapes = (LAYOUTS | OTHERS)[title]
+        backends = ml.CudaBackend(dtype=dtype), ml.CpuBackend(dtype=dtype)
+        data = {key: backends[0].array(value) for key, value in data_of(shapes).items()}
+        on_device, on_engine = (compiled(model, shapes, backend=one, **options) for one in backends)
+        assert not by_library(on_device)
+        got, want = (np.asarray(pm.evaluate({}, data)["y"]) for pm in (on_device, on_engine))
+        np.testing.assert_array_equal(got.astype("f4"), want.astype("f4"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_that_do_not_lie_side_by_side_are_copied(dtype):
+    model, shapes = OTHERS["every other column"]
+    backend = ml.CudaBackend(dtype=dtype)
+    pm = compiled(model, shapes, backend=backend)
+    assert by_library(pm)
+    data = {key: backend.array(value) for key, value in data_of(shapes).items()}
+    wide = {key: np.asarray(value).astype("f8") for key, value in data.items()}
+    got = np.asarray(pm.evaluate({}, data)["y"]).astype("f8")
+    rounding = 2**-8 if dtype == "bfloat16" else 2**-11
+    np.testing.assert_allclose(got, wide["a"][:, ::2] @ wide["b"], rtol=1.01 * rounding, atol=1e-4)
+
+
+def test_halves_for_which_there_is_no_algorithm(inject):
+    model, shapes = LAYOUTS["rows"]
+    pm = compiled(model, shapes, "float16")
+    inject("cublasLtMatmulAlgoGetHeuristic", 1, 15)
+    with pytest.raises(UnsupportedError, match="no algorithm for matmul of f16") as raised:
+        pm.evaluate({}, data_of(shapes, "float16"))
+    assert "deterministic='portable'" in str(raised.value)
 
 
 def test_portable_results_are_those_of_the_engine():

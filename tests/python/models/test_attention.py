@@ -468,3 +468,16 @@ def test_open_batches_broadcast():
             np.testing.assert_allclose(
                 backend.to_numpy(found.gradients["key"]), slopes[1], atol=2e-5
             )
+
+
+@pytest.mark.parametrize("width", [0, 3])
+def test_queries_without_features(width, backend_name):
+    """Scores are 0 times infinity."""
+    backend = getattr(ml, BACKENDS[backend_name])()
+    model = ml.Model()
+    model |= ml.ScaledDotProduct(is_causal=False)(query="q", key="k", value="v", output="y")
+    shapes = {"q": [2, 3, 0], "k": [2, 3, 0], "v": [2, 3, width]}
+    pm = ml.compile(model, backend, data_keys=set(shapes), shapes=shapes)
+    data = {key: backend.array(np.ones(shape, "f4")) for key, shape in shapes.items()}
+    got = backend.to_numpy(pm.evaluate({}, data)["y"])
+    np.testing.assert_array_equal(got, np.full((2, 3, width), np.nan))

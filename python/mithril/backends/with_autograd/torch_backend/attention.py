@@ -5,6 +5,7 @@ The kernel of the CPU has a gradient, but none of its gradient and no forward de
 
 from __future__ import annotations
 
+import math as _math
 import threading as _threading
 
 import torch as _torch
@@ -48,7 +49,10 @@ def _by_steps(query, key, value, is_causal, scale, enable_gqa):
         key, value = (x.repeat_interleave(group, -3) for x in (key, value))
     dtype = query.dtype
     query, key, value = (_as_compute(x) for x in (query, key, value))
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    width = query.shape[-1]
+    if scale is None:
+        scale = width**-0.5 if width else _math.inf  # no features: 0 · inf
+    scores = query @ key.mT * scale
     if is_causal:
         seen = _torch.ones(scores.shape[-2:], dtype=_torch.bool, device=scores.device).tril()
         scores = _torch.where(seen, scores, -_torch.inf)

@@ -52,9 +52,41 @@ def solve(matrix, right):
         raise ArgumentError("solve: a matrix is singular") from None
 
 
+class _Det(torch.autograd.Function):
+    """The determinant; its slopes are the cofactors, of singular matrices, too.
+
+    PyTorch's own rule divides by pivots: which cofactors of singular matrices it loses depends on
+    its LAPACK.
+    """
+
+    @staticmethod
+    def forward(input):
+        return torch.linalg.det(input)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (input,) = ctx.saved_tensors
+        return gradient[..., None, None] * _slopes_of_det(input)
+
+
+def _slopes_of_det(input):
+    inverse, failed = torch.linalg.inv_ex(input)
+    with torch.no_grad():
+        condition = torch.linalg.matrix_norm(input) * torch.linalg.matrix_norm(inverse)
+        is_regular = (failed == 0) & (condition < torch.finfo(input.dtype).eps ** -0.5)
+    if is_regular.all():
+        return det(input)[..., None, None] * inverse.mT
+    return cofactor(input)
+
+
 @_in_wide
 def det(input):
-    return torch.linalg.det(input)
+    is_traced = torch.compiler.is_compiling() or not input.requires_grad
+    return torch.linalg.det(input) if is_traced else _Det.apply(input)
 
 
 @_in_wide

@@ -119,8 +119,8 @@ class CudaBackend(DeviceBackend):
 
     @property
     def product_library(self) -> str | None:
-        """The library that does products of matrices, "cuBLASLt 12.9"; None: kernels of this backend
-        do. It is opened when this is first asked for, or with the first model."""
+        """The library that does products of matrices, "cuBLASLt 12.9"; None: kernels of this
+        backend do. It is opened when this is first asked for, or with the first model."""
         is_there, name = self._device.product_library()
         return name if is_there else None
 

@@ -11,12 +11,16 @@ from .graph import Node, Trace
 from .operands import is_float, native, reshape, trace_of
 
 
+def _default_scale(width):
+    return width**-0.5 if width else math.inf  # no features: 0 · inf
+
+
 def _plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=False):
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         key, value = (np.repeat(x, group, -3) for x in (key, value))
     q, k, v = (as_compute(x) for x in (query, key, value))
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    scale = _default_scale(q.shape[-1]) if scale is None else scale
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) * scale
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
@@ -35,7 +39,7 @@ def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=F
         return NotImplemented
     trace = trace_of(*operands)
     q, k, v = (_heads(trace.lift(x)) for x in operands)
-    scale = query.shape[-1] ** -0.5 if scale is None else float(scale)
+    scale = _default_scale(query.shape[-1]) if scale is None else float(scale)
     mask = _mask(trace, q.shape[-2], k.shape[-2]) if is_causal else None
     lib = trace.lib
     tensor = lib.flash_attn_ext(trace.context, q.tensor, k.tensor, v.tensor, mask, scale, 0.0, 0.0)
