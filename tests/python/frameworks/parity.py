@@ -15,6 +15,9 @@ import torch
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 CASES = [("cpu", "float32"), ("cpu", "float64"), ("numpy", "float64"), ("torch", "float32")]
 OF_FRAMEWORKS = [("jax", "float32"), ("mlx", "float32")]  # one small case of each model
+# What `check` found since somebody took it: backend, dtype, the largest errors of outputs and of
+# gradients (None: not asked for), relative to the largest value of each.
+MEASURED = []
 
 
 def draw(module, seed=0, scale=1.0):
@@ -69,11 +72,15 @@ def wanted(module, run, cotangent_seed=1):
     return [o.detach().numpy() for o in outputs], cotangents, gradients
 
 
-def assert_close(got, want, tolerance, what):
+def assert_close(got, want, tolerance, what, least_scale=1.0):
+    """Returns the largest error, relative to the largest value, which counts as `least_scale` where
+    it is smaller."""
     want = np.asarray(want, np.float64)
     got = np.asarray(got, np.float64).reshape(want.shape)
-    scale = max(1.0, np.abs(want).max(initial=0.0))
-    assert np.abs(got - want).max(initial=0.0) <= tolerance * scale, what
+    scale = max(least_scale, np.abs(want).max(initial=0.0))
+    error = np.abs(got - want).max(initial=0.0) / scale
+    assert error <= tolerance, what
+    return float(error)
 
 
 def check(
@@ -96,21 +103,27 @@ def check(
     }
     got = pm.evaluate(params, data, output_gradients=sent if gradients else False)
     got, made = got if gradients else (got, {})
+    errors = []
     for key, value in zip(outputs, want, strict=True):
         array = pm.backend.to_numpy(got[key])
         assert array.dtype == dtype
-        assert_close(array, value, TOLERANCE[dtype], key)
+        errors.append(assert_close(array, value, TOLERANCE[dtype], key))
+    of_gradients = None
     if gradients:
-        compare_gradients(
+        of_gradients = compare_gradients(
             pm, made, renamed(slopes), TOLERANCE[dtype], options.get("transposed", ())
         )
+    MEASURED.append((backend_name, dtype, max(errors), of_gradients))
 
 
 def compare_gradients(pm, gradients, slopes, tolerance, transposed):
+    """Returns the largest error, relative to the largest gradient of all."""
     scale = max(1.0, *(np.abs(slope).max() for slope in slopes.values()))
     assert pm.trainable_keys
+    errors = []
     for name in pm.trainable_keys:
         turned = any(fnmatch(name, pattern) for pattern in transposed)
         slope = slopes[name].T if turned else slopes[name]
         got = pm.backend.to_numpy(gradients[name])
-        assert_close(got, slope, tolerance * scale, f"gradient of {name}")
+        errors.append(assert_close(got, slope, tolerance, f"gradient of {name}", scale))
+    return max(errors)
