@@ -54,8 +54,8 @@ int64_t bytes_of(const Plan& plan, const Step& step);
 std::string print(const Plan& plan);
 
 /// Temporaries with disjoint lifetimes share bytes; an output takes over the dying operand that
-/// its step allows (`inplace`). Offsets are multiples of 64. Regions are planned first, each with an
-/// arena of its own. Deterministic.
+/// its step allows (`inplace`). Offsets are multiples of 64. Regions are planned first, each with
+/// an arena of its own. Deterministic.
 core::Result<Plan> make_plan(Steps steps);
 
 }  // namespace mithril::plan
