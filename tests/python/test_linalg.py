@@ -214,6 +214,25 @@ def test_pytorchs_own_second_derivatives_of_determinants(which):
     np.testing.assert_allclose(got, want, atol=1e-8)
 
 
+@pytest.mark.frameworks
+def test_determinants_under_pytorchs_transforms():
+    torch = pytest.importorskip("torch")
+    from mithril.backends.with_autograd.torch_backend.linalg import det
+
+    x = torch.tensor(matrices(3, "float64", (4,)))
+    func, want = torch.func, torch.linalg.det(x)[:, None, None] * torch.linalg.inv(x).mT
+    leaf = x.clone().requires_grad_()
+    for slope in (
+        func.grad(lambda a: det(a).sum())(x),
+        func.vmap(func.grad(det))(x),
+        torch.stack([func.jacfwd(det)(one) for one in x]),
+        func.vmap(func.jacrev(det))(leaf).detach(),
+        torch.autograd.grad(torch.compile(det, backend="eager")(leaf).sum(), leaf)[0],
+    ):
+        torch.testing.assert_close(slope, want)
+    assert func.hessian(det)(x[0]).shape == (3, 3, 3, 3)
+
+
 @pytest.mark.parametrize("n", [1, 2, 4, 30])
 def test_cofactors_of_larger_matrices(n, backend_name):
     """Of rank n - 1 they are one number times the outer product of the two null vectors."""

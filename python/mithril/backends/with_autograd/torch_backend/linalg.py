@@ -6,6 +6,7 @@ import math
 from functools import partial, wraps
 
 import torch
+from torch.autograd import forward_ad
 
 from mithril.errors import ArgumentError
 
@@ -56,7 +57,7 @@ class _Det(torch.autograd.Function):
     """The determinant; its slopes are the cofactors, of singular matrices, too.
 
     PyTorch's own rule divides by pivots: which cofactors of singular matrices it loses depends on
-    its LAPACK.
+    its LAPACK. Compiled and under torch.func it is that rule.
     """
 
     @staticmethod
@@ -85,8 +86,13 @@ def _slopes_of_det(input):
 
 @_in_wide
 def det(input):
-    is_traced = torch.compiler.is_compiling() or not input.requires_grad
-    return torch.linalg.det(input) if is_traced else _Det.apply(input)
+    is_plain = (
+        not input.requires_grad
+        or torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )
+    return torch.linalg.det(input) if is_plain else _Det.apply(input)
 
 
 @_in_wide
