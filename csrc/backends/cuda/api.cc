@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include "core/env.h"
 
@@ -183,13 +184,11 @@ core::Status failed(std::string_view symbol, int status) {
   const bool cannot = library == Library::kCublaslt &&
                       (status == kLtInvalidValue || status == kLtNotSupported) &&
                       symbol == "cublasLtMatmulAlgoGetHeuristic";
-  core::Error error = core::fail(memory   ? ErrorKind::kMemory
-                                 : cannot ? ErrorKind::kUnsupported
-                                          : ErrorKind::kDevice,
-                                 memory   ? Code::kOutOfMemory
-                                 : cannot ? Code::kUnsupported
-                                          : Code::kDevice,
-                                 "CUDA: {} failed with {}", symbol, name_of(library, status));
+  const auto [kind, code] = memory   ? std::pair(ErrorKind::kMemory, Code::kOutOfMemory)
+                            : cannot ? std::pair(ErrorKind::kUnsupported, Code::kUnsupported)
+                                     : std::pair(ErrorKind::kDevice, Code::kDevice);
+  core::Error error =
+      core::fail(kind, code, "CUDA: {} failed with {}", symbol, name_of(library, status));
   if (memory) {
     error.hint = "memory_limit=, smaller sizes, or another device";
   } else if (is_driver && status >= kFirstOfKernels && status <= kLastOfKernels) {

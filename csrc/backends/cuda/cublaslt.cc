@@ -5,6 +5,8 @@
 
 #include <fmt/ranges.h>
 
+#include "backends/device/library_products.h"
+
 namespace mithril::cuda {
 namespace {
 
@@ -49,10 +51,11 @@ struct ByColumns {
   bool is_turned = false;                      // it stands for its transpose
 };
 
-// The transpose of a matrix with these strides, which is_matrix() of device/library_products.cc.
+// The transpose of a matrix with these strides, whose rows or columns lie side by side.
 ByColumns transposed(int64_t rows, int64_t columns, int64_t row, int64_t column) {
-  const bool by_rows = (columns == 1 || column == 1) && (rows == 1 || row >= columns);
-  if (by_rows) return {columns, rows, rows == 1 ? columns : row, false};
+  if (device::lies_by_rows(rows, columns, row, column)) {
+    return {columns, rows, rows == 1 ? columns : row, false};
+  }
   return {rows, columns, columns == 1 ? rows : column, true};
 }
 

@@ -1,7 +1,6 @@
 // cuBLASLt: products of matrices by NVIDIA's library, opened at run time where it is installed.
 #pragma once
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,7 @@ class Cublaslt {
   /// Bytes of the workspace that the product needs.
   static int64_t workspace_of(const device::PreparedProduct& product);
 
-  /// Where the operands of a product lie; `bias` and `workspace` where they are needed.
+  /// Says where the operands of a product lie; `bias` and `workspace` where they are needed.
   struct Places {
     cu_pointer a = 0, b = 0, c = 0, bias = 0, workspace = 0;
   };

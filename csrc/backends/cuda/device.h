@@ -30,7 +30,7 @@ struct DeviceInfo {
 /// All devices, in the driver's order; an error where there is none.
 core::Result<std::vector<DeviceInfo>> list_devices();
 
-/// Where NVIDIA's libraries may be, in order of preference.
+/// Says where NVIDIA's libraries may be, in order of preference.
 struct Libraries {
   std::vector<std::string> nvrtc, cublaslt;
 };

@@ -20,7 +20,7 @@ class Staging {
   /// `memory` of kBytes; null: there is none.
   void open(std::byte* memory);
 
-  /// How many places and reads there were; those behind are later ones.
+  /// Counts the places and reads that there were; those behind are later ones.
   struct Mark {
     uint64_t places = 0, reads = 0;
   };

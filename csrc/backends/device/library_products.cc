@@ -5,6 +5,7 @@
 
 #include "select/kernel_dims.h"
 #include "select/kernel_rows.h"
+#include "tile/convert.h"
 
 namespace mithril::device {
 namespace {
@@ -13,17 +14,8 @@ using plan::LibraryProduct;
 
 constexpr int64_t kMostBatches = 65535;  // of a launch on a GPU
 
-bool is_half(core::DType dtype) {
-  return dtype == core::DType::kFloat16 || dtype == core::DType::kBFloat16;
-}
-
-bool lies_side_by_side(int64_t rows, int64_t columns, int64_t row, int64_t column) {
-  return (columns == 1 || column == 1) && (rows == 1 || row >= columns);
-}
-
 bool is_matrix(int64_t rows, int64_t columns, int64_t row, int64_t column) {
-  return lies_side_by_side(rows, columns, row, column) ||
-         lies_side_by_side(columns, rows, column, row);
+  return lies_by_rows(rows, columns, row, column) || lies_by_rows(columns, rows, column, row);
 }
 
 // Axes of batches as one: of each operand they are a stride apart.
@@ -78,7 +70,7 @@ std::optional<LibraryProduct> library_product(const select::KernelRequest& reque
   const auto is_one = [&](const select::Operand& operand) {
     return operand.dtype == dtype && operand.shape.size() <= REF_MAX_RANK;
   };
-  const bool is_float = select::has_real_type(request) || is_half(dtype);
+  const bool is_float = select::has_real_type(request) || tile::is_half(dtype);
   if (!is_float || request.exact_linalg || !is_one(request.inputs[0]) || !is_one(request.inputs[1]))
     return {};
   const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));
@@ -105,7 +97,7 @@ plan::Step library_step(const select::KernelRequest& request, LibraryProduct pro
                         const ProductLanguage& language) {
   plan::Step step = product_step(request, {matmul_product(request)}, language);
   auto call = std::get<plan::FunctionCall>(*step.call);
-  if (is_half(product.dtype)) {
+  if (tile::is_half(product.dtype)) {
     call.in_tile = nullptr;  // kernels multiply float32, to which such nodes are widened
   } else {
     product.adds_bias = request.epilogue != nullptr && adds_bias(*request.epilogue, product);

@@ -6,6 +6,12 @@
 
 namespace mithril::device {
 
+/// Tells whether elements of a matrix with these strides lie side by side in rows that do not
+/// overlap.
+inline bool lies_by_rows(int64_t rows, int64_t columns, int64_t row, int64_t column) {
+  return (columns == 1 || column == 1) && (rows == 1 || row >= columns);
+}
+
 /// The product of a node of op matmul, where a library can do it: floats of one type, some, whose
 /// rows or columns lie side by side, and batches that are a stride apart. Halves are multiplied and
 /// added in float32, and rounded once.

@@ -14,7 +14,7 @@ class StagingTest : public ::testing::Test {
  protected:
   StagingTest() { staging_.open(memory_.data()); }
 
-  /// Where the bytes of a write are; null: it goes around.
+  /// Returns where the bytes of a write are; null: it goes around.
   std::byte* write(const void* host, int64_t bytes) {
     return staging_.write(host, bytes, [](std::byte* place) { return place; });
   }

@@ -9,9 +9,9 @@ import math as _math
 import threading as _threading
 
 import torch as _torch
-from torch.autograd import forward_ad as _forward_ad
 
 from .scans import as_compute as _as_compute
+from .transforms import is_transformed as _is_transformed
 
 
 class _Wanted(_threading.local):
@@ -36,7 +36,7 @@ def _suffices(query, key, value):
         return False
     if _torch.compiler.is_compiling():
         return True
-    if _torch._C._are_functorch_transforms_active() or _forward_ad._current_level >= 0:
+    if _is_transformed():
         return False
     if not _torch.is_grad_enabled() or wanted.one:
         return True

@@ -6,9 +6,10 @@ import math
 from functools import partial, wraps
 
 import torch
-from torch.autograd import forward_ad
 
 from mithril.errors import ArgumentError
+
+from .transforms import is_transformed
 
 
 def _in_wide(function):
@@ -86,12 +87,7 @@ def _slopes_of_det(input):
 
 @_in_wide
 def det(input):
-    is_plain = (
-        not input.requires_grad
-        or torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-    )
+    is_plain = not input.requires_grad or torch.compiler.is_compiling() or is_transformed()
     return torch.linalg.det(input) if is_plain else _Det.apply(input)
 
 
