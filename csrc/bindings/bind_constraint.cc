@@ -138,10 +138,10 @@ void bind_constraint(py::module_& module) {
       .def_property_readonly("kinds", &Edge::kinds)
       .def_property_readonly("type", &Edge::type, "What it may carry, in words.")
       .def_property_readonly("shape", &Edge::shape, "Sizes, None where unknown; or None.")
-      .def_property_readonly("_value", &Edge::value)
-      .def("_set_kinds", &Edge::set_kinds)
+      .def_property_readonly("value", &Edge::value, "(value,), or () while it is unknown.")
+      .def("set_kinds", &Edge::set_kinds, py::arg("kinds"))
       .def("set_shape", &Edge::set_shape, py::arg("shape"))
-      .def("_set_value", &Edge::set_value)
+      .def("set_value", &Edge::set_value, py::arg("value"))
       .def("tie", &Edge::tie, py::arg("axis"), py::arg("other"), py::arg("other_axis"),
            "States that an axis has the size of another key's axis.");
 }

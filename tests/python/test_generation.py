@@ -3,7 +3,7 @@
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.models.generation import _Draw
+from mithril.physical.generation import _Draw
 
 from tests.python.rows.common import backend_of
 

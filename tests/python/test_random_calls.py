@@ -206,7 +206,7 @@ class World:
         return (
             [model._node.dump() for model in models],
             [tensor._used for tensor in self.tensors],
-            [(w._wire.attached, w._wire.pending, w._wire.key_name, w._fields) for w in wires],
+            [(w._wire.attached, w._wire.pending, w._wire.key_name, w._key_spec) for w in wires],
             len(self.model._children),
             [(c.keys, c._number) for c in self.constraints],
         )

@@ -200,7 +200,7 @@ class ArrayMethods:
         many = len(operands) == 1 and isinstance(operands[0], tuple)
         operands = operands[0] if many else operands
         model = models.Einsum(equation)
-        keys = [f"input{i}" for i in range(len(model._connect_order) - 1)]
+        keys = list(model.input_keys)
         if len(operands) != len(keys):
             raise SignatureError(
                 f"einsum: {equation!r} requires {len(keys)} operands, got {len(operands)}"

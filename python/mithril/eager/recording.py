@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril import _core
 from mithril.errors import KeyNotFound, TraceError
-from mithril.logical.connection import apply_op
+from mithril.logical.connection import apply_op, spec_of
 
 
 def is_symbolic(value: Any) -> bool:
@@ -33,7 +33,7 @@ def record(op: str, operands: tuple[Any, ...], attributes: dict[str, Any]) -> An
 
 def rank_of(what: str, wire: Any) -> int:
     """Returns the number of axes of a connection; raises TraceError if no shape was given."""
-    shape = (wire._fields or (None,) * 4)[3]
+    shape = (spec_of(wire) or (None,) * 4)[3]
     if shape is None or any(isinstance(size, tuple) or size is ... for size in shape):
         raise TraceError(f"{what}: on a connection requires a key with a known number of axes")
     return len(shape)

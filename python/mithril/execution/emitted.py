@@ -181,10 +181,10 @@ class EmittedExecutable:
         self.jit = jit
         self.function = _loaded(source, scope, file_path)
         self._jit_options = jit_options or {}
-        self._forward = self._compiled(self.function)
+        self.compiled = self._compiled(self.function)
         # What gradients of the framework are taken of, and the same compiled.
         self.primal = backend._checkpointed(source, self.function) if checkpoints else self.function
-        self._differentiated = self._compiled(self.primal) if checkpoints else self._forward
+        self.differentiated = self._compiled(self.primal) if checkpoints else self.compiled
         self._vjps: dict[tuple[tuple[int, ...], tuple[bool, ...]], Callable[..., Any]] = {}
 
     def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,7 +193,7 @@ class EmittedExecutable:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs, as plain arrays that share no memory with `inputs`."""
         try:
-            return self.backend._call(self._forward, inputs)
+            return self.backend._call(self.compiled, inputs)
         except (IndexError, RuntimeError, MemoryError, OverflowError) as error:
             raise _of_data(error) from None
 

@@ -1,4 +1,4 @@
-"""The interface between compiled models and backends: the members of a backend that they use.
+"""The interface of backends: the members that compiled models, and tools around them, use.
 
 `Backend` implements it for arrays of NumPy and emitted source; backends override what differs. A
 backend that runs plans has `_program`; a backend that keeps weights in few bits by itself has
@@ -84,6 +84,12 @@ class CompileTarget(ABC):
     _vjp_function: Any
     _argument: Any
     compiles_steps: bool
+
+    # --- for ops outside of models, profiles and tests --------------------------------------------
+
+    _runs_ops: Any  # the backend that compiles and runs ops on some operands
+    _runs_on_host: Any  # whether a device leaves an op to the engine's kernels
+    _pool: Any  # threads of the engine that belong to the backend
 
     # --- running emitted source -------------------------------------------------------------------
 

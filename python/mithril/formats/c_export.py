@@ -17,6 +17,7 @@ from mithril.base.numpy import np
 from mithril.errors import ArgumentError, KeyNotFound, UnsupportedError, shown, suggestion
 from mithril.formats import _c_api, _c_files
 from mithril.formats._c_layout import ALIGNMENT, Array, Export, Wanted, placed_arrays
+from mithril.optim.optimizers import attributes_of, clips
 from mithril.physical.compilation import Call, compilation_of
 from mithril.physical.gradients import check_gradients_allowed, cost_of
 from mithril.physical.initial import Uninitialized
@@ -172,7 +173,7 @@ def _step(physical: Any, wanted: Wanted, given: Any, params: Any) -> Export:
     values = _parameters(physical, given, params)
     trained = [key.name for key in program.inputs if key.trainable]
     graph = program.compiled.step(
-        [], trained, [cost_of(compilation, program)], optimizer.op, optimizer._attributes()
+        [], trained, [cost_of(compilation, program)], optimizer.op, attributes_of(optimizer)
     )
     roles = _roles(program, optimizer, trained)
     updates = _updates(graph, program, roles)
@@ -230,8 +231,8 @@ def _check_trainable(physical: Any, optimizer: Any) -> None:
             "export_c: training=True: the model has no optimizer",
             hint="compile with optimizer=, such as ml.optim.Adam()",
         )
-    if not optimizer.op or optimizer._clips:
-        what = "clips gradients" if optimizer._clips else "is no op of the engine"
+    if not optimizer.op or clips(optimizer):
+        what = "clips gradients" if clips(optimizer) else "is no op of the engine"
         raise UnsupportedError(
             f"export_c: training=True: {type(optimizer).__name__} {what}: no single program",
             hint="leave clip_norm and clip_value out, or take ml.optim.SGD, Adam or AdamW",

@@ -12,6 +12,7 @@ from mithril.base.files import write_text
 from mithril.base.public import public
 from mithril.inspection.explain import explain as explain_model
 from mithril.inspection.explain import explain_all
+from mithril.logical.handles import node_of
 from mithril.logical.model import Model
 from mithril.physical import PhysicalModel
 from mithril.physical.compilation import compilation_of
@@ -21,7 +22,7 @@ from mithril.physical.compilation import compilation_of
 def dump(what: Any) -> str:
     """The graph text of a physical model (as flattened), a graph, or a model's solver state."""
     if _is_model(what):
-        return what._node.dump()
+        return node_of(what).dump()
     return str(_graph("dump", what))
 
 

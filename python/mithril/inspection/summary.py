@@ -14,6 +14,7 @@ from mithril.drawing.diagram import clean
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.logical.arguments import shape_item
 from mithril.logical.conns import KeyType
+from mithril.logical.handles import node_of
 from mithril.physical.compilation import compilation_of
 from mithril.physical.key_facts import key_facts_of
 
@@ -255,7 +256,7 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def model_html(model: Any) -> str:
     """A model's table of submodels, and its picture unless it is large."""
-    node = model._node
+    node = node_of(model)
     title = node.name or node.class_name
     body = []
     for _, blocks in node.summary_tables("", 0, True):
@@ -298,8 +299,8 @@ def _text(said: str) -> str:
 
 
 def _picture(model: Any) -> str:
-    depth = None if _count(model._node) <= MOST_BOXES else 0
-    if depth == 0 and model._node.submodel_count > MOST_BOXES:
+    depth = None if _count(node_of(model)) <= MOST_BOXES else 0
+    if depth == 0 and node_of(model).submodel_count > MOST_BOXES:
         return ""
     picture = plot(model, "svg", depth=depth)
     return f"<details><summary>picture</summary>\n{picture}</details>"

@@ -11,7 +11,7 @@ from mithril.base.checks import checked_mapping, checked_str
 from mithril.base.explanations import note_dropped
 from mithril.base.public import public
 from mithril.errors import ArgumentError, FrozenModelError, NotAModelError, Place
-from mithril.logical.connection import NOT_GIVEN, Connection, as_arguments
+from mithril.logical.connection import NOT_GIVEN, Connection, as_arguments, connection_on
 from mithril.logical.editing import Editing, unused, with_shared
 from mithril.logical.values import Uses, key_spec
 
@@ -60,7 +60,7 @@ class Call(Connection):
     def __init__(self, child: Model, connections: dict[str, Any]):
         self._request = _Request(child, connections)
         self.interval = None
-        self._fields = None
+        self._key_spec = None
 
     @cached_property
     def _free(self) -> _core.Wire:
@@ -83,7 +83,7 @@ class Calls:
 
     def _connections(self) -> list[Connection]:
         with Uses() as used:
-            return [Connection._of(wire) for wire in used.convert(self._request)]
+            return [connection_on(wire) for wire in used.convert(self._request)]
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._connections())

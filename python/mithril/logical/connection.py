@@ -75,33 +75,14 @@ class Connection:
         if name is not None:
             name = checked_str("IOKey: name", name)
         self.interval = interval
-        self._fields: tuple | None
+        self._key_spec: tuple | None
         with Uses() as used:
             spec = key_spec(
                 name, used.take(value), shape, type, differentiable, interval, "IOKey: value"
             )
             self._wire = _core.Wire.key(spec)
-        self._fields = spec
+        self._key_spec = spec
         _known[self._wire.identity] = self
-
-    @classmethod
-    def _of(cls, wire: Any) -> Connection:
-        """Returns the object of a wire of the engine."""
-        found = _known.get(wire.identity)
-        if found is None:
-            found = Connection.__new__(Connection)
-            found._wire = wire
-            found._fields = None
-            found.interval = None
-            _known[wire.identity] = found
-        return found
-
-    def _twin(self) -> Connection:
-        """Makes another key with the same facts, which is not yet part of a model."""
-        twin = Connection(interval=self.interval)
-        twin._fields = self._fields or key_spec()
-        twin._wire.set_spec(twin._fields)
-        return twin
 
     # --- what it is ---------------------------------------------------------------------------
     @property
@@ -173,10 +154,10 @@ class Connection:
                 "connection: nothing can be stated about a result that no model has taken in",
                 hint="extend a model with what is made of it, then use the model's setters",
             )
-        fields = list(self._fields or key_spec())
+        fields = list(self._key_spec or key_spec())
         fields[field] = fact
         self._wire.set_spec(tuple(fields))
-        self._fields = tuple(fields)
+        self._key_spec = tuple(fields)
 
     def __repr__(self) -> str:
         name = "" if self._wire.is_removed else self._wire.key_name
@@ -192,12 +173,12 @@ class Connection:
         raise UnknownNameError(f"a connection has no attribute {name!r}{hint}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self._fields is None or self._wire.attached or self._request is not None:
+        if self._key_spec is None or self._wire.attached or self._request is not None:
             raise UnsupportedError(
                 f"pickle: {self!r} is a wire of a model, and none without it",
                 hint="pickle the model; model[name] is the wire again",
             )
-        return connection_of, (self._fields, self.interval)
+        return connection_of, (self._key_spec, self.interval)
 
     def __eq__(self, other: object) -> bool:
         """Identity, so that connections can be keys of dictionaries; `eq` builds an op."""
@@ -468,9 +449,31 @@ ConnectionType = str | Connection | Tensor | int | float | bool | tuple | list |
 def connection_of(spec: tuple[Any, ...], interval: Any) -> Connection:
     """Restores, from its pickle, a key that no model has taken in yet."""
     connection = Connection(interval=interval)
-    connection._fields = spec
+    connection._key_spec = spec
     connection._wire.set_spec(spec)
     return connection
+
+
+def connection_on(wire: Any) -> Connection:
+    """Returns the object of a wire of the engine."""
+    found = _known.get(wire.identity)
+    if found is None:
+        found = Connection.__new__(Connection)
+        found._wire = wire
+        found._key_spec = None
+        found.interval = None
+        _known[wire.identity] = found
+    return found
+
+
+def spec_of(connection: Connection) -> tuple[Any, ...] | None:
+    """The facts that a key was made with, in the order of `key_spec`; None for other wires."""
+    return connection._key_spec
+
+
+def twin_of(connection: Connection) -> Connection:
+    """Makes another key with the same facts, which is not yet part of a model."""
+    return connection_of(connection._key_spec or key_spec(), connection.interval)
 
 
 def as_argument(value: Any, used: Uses, what: str = "connection", depth: int = 0) -> Any:
@@ -520,7 +523,7 @@ def as_arguments(model: Any, connections: dict[str, Any], used: Uses) -> dict[st
 def _value_of(argument: Any) -> Any:
     """Returns the value that an argument of `connect` states; MISSING for wires and names."""
     if isinstance(argument, Connection):
-        return MISSING if argument._fields is None else argument._fields[1]
+        return MISSING if argument._key_spec is None else argument._key_spec[1]
     if argument is NOT_GIVEN or isinstance(argument, (str, list)):
         return MISSING
     known = argument is None or isinstance(argument, (tuple, Tensor)) or _may_be_value(argument)
@@ -593,7 +596,7 @@ def _known_shape(connection: Connection) -> list | None:
     if node is not None:
         shapes = node.shapes([connection._wire])[0]
         return next((s for s in shapes if not any(isinstance(i, tuple) for i in s)), None)
-    shape = connection._fields[3] if connection._fields else None
+    shape = connection._key_spec[3] if connection._key_spec else None
     if shape is None or any(isinstance(item, tuple) or item is ... for item in shape):
         return None
     return list(shape)
@@ -605,7 +608,7 @@ def apply_op(op: str, *operands: Any, **keywords: Any) -> Connection:
         arguments = [_operand(op, operand, used) for operand in operands]
         named = {key: _operand(op, operand, used) for key, operand in keywords.items()}
         wire = _core.ModelNode.call_op(op, arguments, named)
-    return Connection._of(wire)
+    return connection_on(wire)
 
 
 _apply = apply_op

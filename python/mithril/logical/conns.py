@@ -10,7 +10,7 @@ from mithril.base.checks import checked_str
 from mithril.base.public import public
 from mithril.errors import SignatureError, shown
 from mithril.logical.arguments import key_of
-from mithril.logical.connection import Connection, Edge
+from mithril.logical.connection import Connection, Edge, connection_on
 
 if TYPE_CHECKING:
     from mithril.logical.model import Model
@@ -34,7 +34,7 @@ class Connections:
         self._node = model._node
 
     def _wires(self, keys: Iterable[str]) -> list[Connection]:
-        return [Connection._of(self._node.connection(key)) for key in keys]
+        return [connection_on(self._node.connection(key)) for key in keys]
 
     @property
     def input_keys(self) -> list[str]:
@@ -87,23 +87,23 @@ class Connections:
 
     @property
     def cins(self) -> list[Connection]:
-        return [Connection._of(wire) for wire in self._node.cins]
+        return [connection_on(wire) for wire in self._node.cins]
 
     @property
     def couts(self) -> list[Connection]:
-        return [Connection._of(wire) for wire in self._node.couts]
+        return [connection_on(wire) for wire in self._node.couts]
 
     @public
     def get_connection(self, key: str) -> Connection | None:
         wire = self._node.find_connection(checked_str("get_connection: key", key))
-        return None if wire is None else Connection._of(wire)
+        return None if wire is None else connection_on(wire)
 
     @public
     def get_metadata(self, key: str | Connection) -> Edge:
         """Returns the wire of a key, through all levels of nesting."""
         found = key_of("get_metadata: key", key)
         wire = self._node.connection(found) if isinstance(found, str) else found
-        return Connection._of(wire).metadata
+        return connection_on(wire).metadata
 
     get_data = get_metadata  # an edge carries value, type and differentiability
 
@@ -113,7 +113,7 @@ class Connections:
         if not isinstance(edge, Edge):
             raise SignatureError(f"get_con_by_metadata: requires an edge, got {shown(edge)}")
         wire = self._node.find_connection(edge._connection._wire)
-        return None if wire is None else Connection._of(wire)
+        return None if wire is None else connection_on(wire)
 
     @public
     def get_non_diff_keys(self) -> set[str]:

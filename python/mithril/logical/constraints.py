@@ -71,18 +71,18 @@ class EdgeView:
     @property
     def value(self) -> Any:
         """The value of a key that carries no tensor, or TBD."""
-        found = self._edge._value
+        found = self._edge.value
         return found[0] if found else TBD
 
     def set_type(self, type: Any) -> None:
-        self._edge._set_kinds(kinds_of(type))
+        self._edge.set_kinds(kinds_of(type))
 
     def set_shape(self, shape: Any) -> None:
         """Makes it a tensor of so many axes; None leaves a size open."""
         self._edge.set_shape(shape)
 
     def set_value(self, value: Any) -> None:
-        self._edge._set_value(as_value(value))
+        self._edge.set_value(as_value(value))
 
     def tie(self, axis: int, other: EdgeView, other_axis: int) -> None:
         """States that an axis has the size of an axis of another key."""

@@ -16,8 +16,8 @@ from mithril.base.checks import checked_bool, checked_list, checked_mapping, che
 from mithril.base.public import public
 from mithril.errors import ArgumentError, SignatureError, shown
 from mithril.logical.arguments import key_of, model_name
-from mithril.logical.connection import NOT_GIVEN, TBD, Connection
-from mithril.logical.handles import handle, known_handle
+from mithril.logical.connection import NOT_GIVEN, TBD, Connection, connection_on
+from mithril.logical.handles import adopt, handle, known_handle
 from mithril.logical.values import key_spec
 
 if TYPE_CHECKING:
@@ -285,10 +285,7 @@ class Editing:
         """The submodels by name, in the order of insertion."""
         nodes = self._node.submodels
         names = self._node.submodel_names
-        return {
-            name: self._adopt(handle(node))  # type: ignore[attr-defined]
-            for name, node in zip(names, nodes, strict=True)
-        }
+        return {name: adopt(self, handle(node)) for name, node in zip(names, nodes, strict=True)}
 
     @public
     def get_submodel(self, path: str) -> Model:
@@ -338,7 +335,7 @@ class Editing:
             parent = model.parent
             if parent is None:
                 return
-            parent._adopt(model)
+            adopt(parent, model)
             model = parent
 
 
@@ -368,7 +365,7 @@ def with_shared(model: Model, connections: dict[str, Any]) -> dict[str, Any]:
         raise ArgumentError(f"{model!r}: the model that it shares parameters with is no more")
     node = model._node
     shared = {
-        key: Connection._of(original._node.connection(key))
+        key: connection_on(original._node.connection(key))
         for key in node.input_keys
         if not node.is_valued(key) and node.differentiable(key)
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mithril.logical.connection import Connection
     from mithril.logical.model import Model
 
 _handles: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
@@ -32,9 +33,25 @@ def handle(node: Any) -> Model:
     return _makers[0](node) if known is None else known
 
 
+def adopt(owner: Any, child: Model) -> Model:
+    """Keeps the object of a part alive as long as that of the whole."""
+    owner._children[child._node.tag] = child
+    return child
+
+
+def node_of(model: Model) -> Any:
+    """The node that a model is the object of."""
+    return model._node
+
+
+def wire_of(connection: Connection) -> Any:
+    """The wire of the engine that a connection stands for."""
+    return connection._wire
+
+
 def known_handle(node: Any) -> Model | None:
     """The Python object of a node if there is one."""
     return _handles.get(node.tag)
 
 
-__all__ = ["handle", "keep", "known_handle", "makes_handles"]
+__all__ = ["adopt", "handle", "keep", "known_handle", "makes_handles", "node_of", "wire_of"]

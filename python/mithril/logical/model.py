@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from mithril import _core
 from mithril.base.checks import (
@@ -38,10 +38,11 @@ from mithril.logical.connection import (
     Tensor,
     as_argument,
     as_arguments,
+    connection_on,
 )
 from mithril.logical.conns import Connections
 from mithril.logical.editing import Editing, unused, with_shared
-from mithril.logical.handles import handle, keep, makes_handles
+from mithril.logical.handles import adopt, handle, keep, makes_handles
 from mithril.logical.shapes import model_names, shapes_by_name
 from mithril.logical.shortcuts import Shortcuts, class_of_op
 from mithril.logical.stating import Stating
@@ -89,6 +90,9 @@ def define_unique_names(models: Iterable[Model]) -> dict[Model, str]:
     return names
 
 
+AnyModel = TypeVar("AnyModel", bound="Model")
+
+
 class Model(Editing, Stating, Shortcuts):
     """A model. It grows by `|=` (wired by name) and `+=` (chained to the last output); `|` and `+`
     make a new model, and leave this one as it is.
@@ -105,6 +109,7 @@ class Model(Editing, Stating, Shortcuts):
     _formula_key: str | None = None
     _outermost_only = False  # TrainModel: no submodel of others
     _is_trained = False  # the model of a TrainModel
+    _predicted: Any = None  # of a TrainModel: the outputs of the model that it trains
     _request = None  # what calls of models have
 
     @public
@@ -119,11 +124,6 @@ class Model(Editing, Stating, Shortcuts):
         self._children: dict[int, Model] = {}
         self._wires: dict[str, Connection] = {}
         keep(self, node)
-
-    def _adopt(self, child: Model) -> Model:
-        """Keeps the child's object alive as long as this one."""
-        self._children[child._node.tag] = child
-        return child
 
     @property
     def _class_defaults(self) -> dict[str, Any]:
@@ -196,7 +196,7 @@ class Model(Editing, Stating, Shortcuts):
         with Uses() as used:
             arguments = as_arguments(child, connections, used)
             self._node.extend(child._node, arguments, canonical)
-        self._adopt(child)
+        adopt(self, child)
         if request is not None:
             request.extended(child)
         self._warn_of_hidden(connections.values())
@@ -280,7 +280,7 @@ class Model(Editing, Stating, Shortcuts):
         """The object that earlier look-ups of the wire returned."""
         known = self._wires.get(key)
         if known is None or not known._wire.same_wire(wire):
-            known = self._wires[key] = Connection._of(wire)
+            known = self._wires[key] = connection_on(wire)
         return known
 
     def __getattr__(self, name: str) -> Connection:
@@ -314,12 +314,12 @@ class Model(Editing, Stating, Shortcuts):
     @public
     def cin(self) -> Connection:
         """The canonical input; an error unless there is exactly one."""
-        return Connection._of(self._node.cin)
+        return connection_on(self._node.cin)
 
     @property
     @public
     def cout(self) -> Connection:
-        return Connection._of(self._node.cout)
+        return connection_on(self._node.cout)
 
     # --- what is known --------------------------------------------------------------------------
     @property
@@ -441,8 +441,8 @@ class Model(Editing, Stating, Shortcuts):
     def dag(self) -> dict[Model, dict[str, Connection]]:
         """Submodel -> its keys and the wires of this model that they are connected to."""
         return {
-            self._adopt(handle(child)): {
-                key: Connection._of(wire) for key, wire in self._node.wiring(child)
+            adopt(self, handle(child)): {
+                key: connection_on(wire) for key, wire in self._node.wiring(child)
             }
             for child in self._node.submodels
         }
@@ -450,7 +450,7 @@ class Model(Editing, Stating, Shortcuts):
     @public
     def get_models_in_topological_order(self, start: Model | None = None) -> list[Model]:
         """Submodels, producers before their readers; from `start` on if it is given."""
-        models = [self._adopt(handle(node)) for node in self._node.topological_submodels]
+        models = [adopt(self, handle(node)) for node in self._node.topological_submodels]
         if start is None:
             return models
         if not any(start is model for model in models):
@@ -461,7 +461,7 @@ class Model(Editing, Stating, Shortcuts):
     def get_unique_submodel_names(self) -> dict[Model, str]:
         nodes = self._node.submodels
         return dict(
-            zip((self._adopt(handle(n)) for n in nodes), self._node.submodel_names, strict=True)
+            zip((adopt(self, handle(n)) for n in nodes), self._node.submodel_names, strict=True)
         )
 
     @public
@@ -494,15 +494,39 @@ class Model(Editing, Stating, Shortcuts):
         return [*super().__dir__(), *keys]
 
 
-def _made(node: Any) -> Model:
-    """Makes an object of a node, of the class of its op."""
-    cls: type[Model] = Model if node.op is None else class_of_op(node.op)
+def object_of(cls: type[AnyModel], node: Any) -> AnyModel:
+    """Makes an object of a class for a node that exists."""
     model = cls.__new__(cls)
     model._attach(node)
     return model
 
 
+def _made(node: Any) -> Model:
+    """Makes an object of a node, of the class of its op."""
+    return object_of(Model if node.op is None else class_of_op(node.op), node)
+
+
 makes_handles(_made)
+
+
+def stands_alone(model: Model) -> bool:
+    """Tells whether a model can be no part of another: one with a cost."""
+    return model._outermost_only
+
+
+def note_trained(model: Model) -> None:
+    """Notes that a model is what a `TrainModel` trains: it may be compiled by itself."""
+    model._is_trained = True
+
+
+def is_trained(model: Model) -> bool:
+    """Tells whether a model is what a `TrainModel` trains."""
+    return model._is_trained
+
+
+def predicted_by(model: Model) -> tuple[str, ...] | None:
+    """The outputs of the model that a `TrainModel` trains; None for other models."""
+    return None if model._predicted is None else tuple(model._predicted)
 
 
 __all__ = [

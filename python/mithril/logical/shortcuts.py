@@ -164,9 +164,9 @@ class Shortcuts:
         >>> ml.Model.from_json(model.to_json()).input_keys
         ['x']
         """
-        from mithril.formats import training
+        from mithril.training import model_file
 
-        state = training.text_of(self._whole)
+        state = model_file.text_of(self._whole)
         return _core.model_to_json(self._node, checked_bool("to_json: history", history), state)
 
     @classmethod
@@ -181,12 +181,12 @@ class Shortcuts:
         """
         if not isinstance(text, str | bytes):
             raise SignatureError(f"from_json: requires text, got {type(text).__name__}")
-        from mithril.formats import training
+        from mithril.training import model_file
 
         node, notes, state = _core.model_from_json(text, constraints.relation)
         for note in notes:
             warn(f"model file: {note}; it is ignored", MithrilWarning)
-        return training.model_of(node, state) if state else handle(node)
+        return model_file.model_of(node, state) if state else handle(node)
 
     @public
     def save(self, path: Any, params: dict[str, Any] | None = None) -> None:

@@ -24,6 +24,8 @@ _BY_HAND = {
     "define_unique_names": ("mithril.logical.model", "define_unique_names"),
     "OperatorModel": ("mithril.models.operator_model", "OperatorModel"),
     "functional": ("mithril.models.functional_models", "functional"),
+    "generate": ("mithril.physical.generation", "generate"),
+    "generate_stream": ("mithril.physical.generation", "generate_stream"),
     "Constant": ("mithril.types", "Constant"),
     "NOT_GIVEN": ("mithril.types", "NOT_GIVEN"),
 } | {
@@ -63,7 +65,6 @@ _COMPOSED = {
     "resnet": "resnet18 resnet34 resnet50 resnet101 resnet152",
     "clip_model": "clip",
     "flux": "double_stream_block single_stream_block",
-    "generation": "generate generate_stream",
     "gpt": "create_gpt",
     "llama": "create_llama",
     "segformer": "segformer_semantic_segmentation",

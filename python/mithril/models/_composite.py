@@ -8,7 +8,8 @@ from mithril.base.public import public
 from mithril.errors import SignatureError, shown
 from mithril.logical.annotation import ANY_TENSOR
 from mithril.logical.arguments import pairs_of
-from mithril.logical.connection import TBD, Connection
+from mithril.logical.connection import TBD, Connection, connection_of, spec_of
+from mithril.logical.handles import node_of
 from mithril.logical.model import Model
 from mithril.logical.values import Uses, key_spec
 
@@ -84,17 +85,14 @@ class _Composing:
 
     def _connection(self, key: str, value: Any) -> Connection:
         if isinstance(value, Connection):
-            fields = value._fields or key_spec()
+            fields = spec_of(value) or key_spec()
         else:
             what = f"{type(self._model).__name__}: {key}"
             fields = key_spec(value=self._used.take(value), what=what)
         kinds = fields[4]
         if kinds is None and key in self._model._tensors:
             kinds = ANY_TENSOR
-        connection = Connection()
-        connection._fields = (key, *fields[1:4], kinds, *fields[5:])
-        connection._wire.set_spec(connection._fields)
-        return connection
+        return connection_of((key, *fields[1:4], kinds, *fields[5:]), None)
 
     def __exit__(self, error: Any, *rest: Any) -> None:
         try:
@@ -106,7 +104,7 @@ class _Composing:
         self._used.__exit__(error, *rest)
 
     def _finish(self) -> None:
-        self._model._freeze()
+        node_of(self._model).freeze()
         if "init" in self._model._arguments:
             self._model.set_initializers(self._model._arguments["init"])
 

@@ -20,6 +20,7 @@ from mithril.base.checks import (
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, OptionError, SignatureError, suggestion
 from mithril.logical.connection import Connection
+from mithril.logical.handles import node_of
 from mithril.models._composite import Composite, require_model
 from mithril.models.operator_model import OperatorModel
 from mithril.types import TBD
@@ -133,7 +134,7 @@ class _Parts:
 
     def __init__(self, what: str, body: Any, carry: Any, xs: Any = (), ys: Any = None):
         self._what = what
-        self._inputs, self._outputs = list(body._node.input_keys), outputs_of(body)
+        self._inputs, self._outputs = list(node_of(body).input_keys), outputs_of(body)
         self.carry = self._pairs("carry", carry)
         self.xs = self._names("xs", xs)
         for key in [*self.carry, *self.xs]:
@@ -388,7 +389,7 @@ class Cond(Composite):
                     hint=f"they have in common {named(both)}",
                 )
         outputs = self._outputs(models_)
-        own = [k for k in both if taken._node.differentiable(k) and k not in shared]
+        own = [k for k in both if node_of(taken).differentiable(k) and k not in shared]
         keys_ = [k for k in dict.fromkeys([*inputs[0], *inputs[1]]) if k not in own]
         refuse_doubles("Cond", "branches", ["predicate", *keys_, *outputs], "rename one of them")
         given = dict.fromkeys(["predicate", *keys_], TBD)
@@ -419,13 +420,13 @@ class Cond(Composite):
 
 def outputs_of(model: Any) -> list[str]:
     """Lists the outputs that a model exposes, else its canonical outputs."""
-    node = model._node
+    node = node_of(model)
     return list(node.output_keys or [wire.key_name for wire in node.couts])
 
 
 def open_inputs(model: Any) -> list[str]:
     """Lists the inputs that have a name and no value."""
-    node = model._node
+    node = node_of(model)
     return [k for k in node.input_keys if not k.startswith("$") and not node.is_valued(k)]
 
 

@@ -12,7 +12,8 @@ from mithril.base.checks import checked_bool, checked_instance, checked_list, ch
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown
 from mithril.logical.calls import refuse_as_child
-from mithril.logical.connection import Connection, IOKey, Tensor
+from mithril.logical.connection import Connection, IOKey, Tensor, connection_on
+from mithril.logical.handles import node_of, wire_of
 from mithril.logical.model import Model
 
 Wrt = str | Connection | Iterable[str | Connection]
@@ -102,11 +103,11 @@ class _Parts:
         self._what = what
         self._original = model
         self._inner = model.clone()
-        self._kept = list(self._inner._node.output_keys)
+        self._kept = list(node_of(self._inner).output_keys)
         self.made = Model(name)
         of = self._output_key(output)
         labels = self._wrt_keys(wrt)
-        node = self._inner._node
+        node = node_of(self._inner)
         keys = [k for k in node.input_keys if not k.startswith("$") and not node.is_valued(k)]
         self.made |= self._inner.connect(**{key: key for key in keys})
         self.of = self._wire(of)
@@ -114,15 +115,15 @@ class _Parts:
 
     def _wire(self, key: str) -> Connection:
         """Returns the wire of a key of the copy in the model that is made."""
-        wire = self._inner._node.connection(key)
-        return Connection._of(self.made._node.find_connection(wire) or wire)
+        wire = node_of(self._inner).connection(key)
+        return connection_on(node_of(self.made).find_connection(wire) or wire)
 
     # --- what is asked for: keys of the copy -----------------------------------------------------
 
     def _output_key(self, output: Any) -> str:
         if output is not None:
             return self._key(output, "output")[1]
-        node = self._inner._node
+        node = node_of(self._inner)
         keys = self._kept or [wire.key_name for wire in node.couts]
         if len(keys) != 1:
             names = ", ".join(f"'{key}'" for key in keys) or "none"
@@ -143,14 +144,14 @@ class _Parts:
         """Returns the name for results and the key, for a key, path or connection."""
         what = f"{self._what}: {argument}"
         if isinstance(given, Connection):
-            wire = given._wire
-            known = self._original._node.find_connection(wire) if wire.attached else None
+            wire = wire_of(given)
+            known = node_of(self._original).find_connection(wire) if wire.attached else None
             if known is None:
                 raise KeyNotFound(f"{what}: {given!r} is no wire of {self._original!r}")
             given = known.key_name
         if not isinstance(given, str):
             raise SignatureError(f"{what}: requires names or connections, got {shown(given)}")
-        node = self._inner._node
+        node = node_of(self._inner)
         named = {name.removeprefix("$"): key for key, name in node.generate_keys(False, False)}
         named |= {name: key for key, name in node.compiled_names}
         path = checked_str(what, given)
@@ -169,13 +170,13 @@ class _Parts:
     def _external(self, wire: Any, label: str) -> str:
         """Returns the key of a wire, after making it an output of the copy where it is inside."""
         key: str = wire.key_name
-        node = self._inner._node
+        node = node_of(self._inner)
         if key in node.external_keys:
             return key
         if self._inner.is_frozen:
             self._inner.unfreeze()
         if key.startswith("$"):
-            self._inner.expose_keys(**{self._free(node, label): Connection._of(wire)})
+            self._inner.expose_keys(**{self._free(node, label): connection_on(wire)})
         else:
             self._inner.expose_keys(key)
         return node.find_connection(wire).key_name
@@ -192,28 +193,28 @@ class _Parts:
     def derivative(self, of: Connection, wrt: Connection) -> Any:
         part: Any = models.Gradient()
         self.made |= part.connect(of=of, wrt=wrt)
-        return Connection._of(part._node.connection("output"))
+        return connection_on(node_of(part).connection("output"))
 
     def vector(self, label: str, like: Connection) -> Connection:
         """A new input with the shape of a wire."""
         key = IOKey(
-            self._free(self.made._node, f"vector_{label}"),
+            self._free(node_of(self.made), f"vector_{label}"),
             type=cast(Any, Tensor)[float],
             differentiable=False,
         )
         part: Any = models.Buffer()
         self.made |= part.connect(input=key)
         self.made.set_shapes({key: [("Shape", ...)], like: [("Shape", ...)]})
-        return Connection._of(part._node.connection("output"))
+        return connection_on(node_of(part).connection("output"))
 
     def finished(self, kind: str, made: list[Any], keep_outputs: bool) -> Model:
-        node = self.made._node
+        node = node_of(self.made)
         outputs = {key: self._wire(key) for key in self._kept} if keep_outputs else {}
         for (label, _), wire in zip(self.wrt, made, strict=True):
             name = f"{kind}_{label}"
             while name in outputs or node.find_connection(name) is not None:
                 name = f"_{name}"
-            outputs[name] = Connection._of(node.find_connection(wire._wire))
+            outputs[name] = connection_on(node.find_connection(wire_of(wire)))
         self.made.expose_keys(**outputs)
         self.made.set_cout(*list(outputs)[-len(made) :])
         return self.made

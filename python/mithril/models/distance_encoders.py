@@ -9,6 +9,7 @@ from mithril.base.checks import checked_flag, checked_size
 from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, shown
 from mithril.logical.connection import Connection
+from mithril.logical.handles import node_of
 from mithril.logical.model import ExtendInfo, Model
 from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite, require_model
@@ -451,7 +452,7 @@ def _check_input_type(what: str, input_type: Any) -> None:
 
 
 def _inputs_of(what: str, base_model: Model) -> list[str]:
-    inputs = [key for key in base_model.input_keys if not base_model._node.is_valued(key)]
+    inputs = [key for key in base_model.input_keys if not node_of(base_model).is_valued(key)]
     for key in ("distances", "pred_distances"):
         if key not in inputs:
             told = ", ".join(inputs) or "none"

@@ -10,6 +10,7 @@ from mithril.base.public import public
 from mithril.errors import OptionError, SignatureError, suggestion
 from mithril.logical import constraints
 from mithril.logical.connection import Connection
+from mithril.logical.handles import node_of
 from mithril.logical.model import ExtendInfo, Model
 from mithril.logical.typing import Output, Wire, as_connected
 from mithril.models._composite import Composite, require_model
@@ -222,7 +223,7 @@ class KernelizedSVM(Composite):
 
 def _inputs_of(kernel: Model, given: dict[str, Any]) -> list[str]:
     """The named inputs of a kernel that have no value yet."""
-    node = kernel._node
+    node = node_of(kernel)
     inputs = [k for k in node.input_keys if not k.startswith("$") and not node.is_valued(k)]
     for key in ("input1", "input2"):
         if key not in inputs:

@@ -9,7 +9,7 @@ from mithril.base.checks import checked_flag
 from mithril.base.peer_names import misplaced_here
 from mithril.errors import MithrilError, NearMissWarning, SignatureError, warn
 from mithril.logical.arguments import model_name
-from mithril.logical.connection import TBD, Connection
+from mithril.logical.connection import TBD, Connection, spec_of
 from mithril.logical.model import Model
 from mithril.logical.values import Uses, as_value, key_spec
 from mithril.types import dtype_of
@@ -134,7 +134,7 @@ class OperatorModel(Model):
         elif value is None and key in self._optional:
             spec["absent"].append(key)
         elif isinstance(value, Connection):
-            spec["keys"][key] = value._fields or key_spec()
+            spec["keys"][key] = spec_of(value) or key_spec()
         else:
             spec["keys"][key] = key_spec(value=used.take(value), what=self._what(key))
 

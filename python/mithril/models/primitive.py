@@ -11,7 +11,7 @@ from mithril.errors import KeyNotFound, MithrilError, SignatureError, shown, sug
 from mithril.execution.primitives import NAME, Kept, define_op, formula_key_of
 from mithril.logical.annotation import ANY_TENSOR
 from mithril.logical.arguments import model_name
-from mithril.logical.connection import NOT_GIVEN, TBD, Connection, IOKey, Tensor
+from mithril.logical.connection import NOT_GIVEN, TBD, Connection, IOKey, Tensor, spec_of
 from mithril.logical.model import ExtendInfo
 from mithril.models import _generated
 from mithril.models.operator_model import OperatorModel
@@ -57,7 +57,7 @@ class PrimitiveModel(OperatorModel):
                 hint='key = ml.IOKey(shape=[("Any", ...)], type=ml.Tensor[float]) and'
                 " input=key, output=key declare one operand and a result of its shape",
             )
-        bad = [k for k, v in keys.items() if not isinstance(v, Connection) or v._fields is None]
+        bad = [k for k, v in keys.items() if not isinstance(v, Connection) or spec_of(v) is None]
         if bad:
             raise SignatureError(
                 f"{type(self).__name__}: key {bad[0]!r} requires an IOKey that is in no model,"
@@ -66,7 +66,7 @@ class PrimitiveModel(OperatorModel):
         odd = [k for k in keys if not NAME.fullmatch(k)]
         if odd:
             raise SignatureError(f"{type(self).__name__}: {shown(odd[0])} cannot name a key")
-        facts = {key: connection._fields or () for key, connection in keys.items()}
+        facts = {key: spec_of(connection) or () for key, connection in keys.items()}
         self._formula_key = formula
         self._op = _declared(formula, facts, kept is not None)
         self._arguments = {"formula_key": formula, **keys}

@@ -237,32 +237,6 @@ class Optimizer:
             near = optimizer_member_here(name) or argument_here(name, self._checks)
             raise UnknownNameError(title + (near or suggestion(name, members)))
 
-    def _numbers(self) -> dict[str, Any]:
-        """Returns all numbers but the rate, which may change from step to step."""
-        return {name: value for name, value in vars(self).items() if name != "lr"}
-
-    def _attributes(self) -> dict[str, Any]:
-        """Returns the attributes of `op`, which does not clip."""
-        return {n: v for n, v in self._numbers().items() if n not in ("clip_norm", "clip_value")}
-
-    @property
-    def _clips(self) -> bool:
-        numbers = vars(self)
-        return numbers.get("clip_norm") is not None or numbers.get("clip_value") is not None
-
-    def _clipped(self, gradients: Iterable[Any]) -> list[Any]:
-        """Returns the gradients of one step, cut off and scaled as the optimizer was told."""
-        out = list(gradients)
-        if not self._clips or not out:
-            return out
-        if self.clip_value is not None:
-            out = [_clamped(g, -self.clip_value, self.clip_value) for g in out]
-        if self.clip_norm is None:
-            return out
-        scale = _clamped(self.clip_norm / (_norm(out) + 1e-6), None, 1.0)
-        wide = [_in_float32(g) for g in out]
-        return [_like(g * scale, g) for g in wide]
-
     @_at_full_width
     @public
     def init(self, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,22 +271,14 @@ class Optimizer:
         step = _count(state["step"]) + 1
         new_params = dict(params)
         new_slots = {slot: dict(state[slot]) for slot in self.slots}
-        clipped = self._clipped(gradients.values())
-        for name, gradient in zip(gradients, clipped, strict=True):
+        moderate = clipped(self, gradients.values())
+        for name, gradient in zip(gradients, moderate, strict=True):
             kept: Any = tuple(new_slots[slot][name] for slot in self.slots)
             factors = self._factors(step)
-            new_params[name], kept = self._stepped(params[name], gradient, kept, factors)
+            new_params[name], kept = stepped(self, params[name], gradient, kept, factors)
             for slot, value in zip(self.slots, kept, strict=True):
                 new_slots[slot][name] = value
         return new_params, {"step": step, **new_slots}
-
-    def _stepped(self, p: Any, g: Any, kept: Iterable[Any], factors: tuple) -> tuple[Any, list]:
-        """Returns the new parameter in its dtype and new slots; 16-bit floats via float32."""
-        wide = _in_float32(p)
-        if wide is not p:
-            g, kept = _in_float32(g), [_in_float32(x) for x in kept]
-        updated, now = self._apply(wide, g, tuple(kept), factors)
-        return _like(updated, p), [_like(x, wide) for x in now]
 
     def _factors(self, step: Any) -> tuple:
         """Returns the factors of a step that depend on its number alone, as Adam's."""
@@ -449,6 +415,56 @@ class AdamW(Adam):
         return self._moved(p * (1 - self.lr * self.weight_decay), g, kept, factors)
 
 
+# --- parts of an update, which compiled steps put together themselves -----------------------------
+
+
+def numbers_of(optimizer: Optimizer) -> dict[str, Any]:
+    """Returns all numbers but the rate, which may change from step to step."""
+    return {name: value for name, value in vars(optimizer).items() if name != "lr"}
+
+
+def attributes_of(optimizer: Optimizer) -> dict[str, Any]:
+    """Returns the attributes of `op`, which does not clip."""
+    numbers = numbers_of(optimizer)
+    return {n: value for n, value in numbers.items() if n not in ("clip_norm", "clip_value")}
+
+
+def clips(optimizer: Optimizer) -> bool:
+    """Tells whether gradients are cut off or scaled before they are used."""
+    numbers = vars(optimizer)
+    return numbers.get("clip_norm") is not None or numbers.get("clip_value") is not None
+
+
+def clipped(optimizer: Optimizer, gradients: Iterable[Any]) -> list[Any]:
+    """Returns the gradients of one step, cut off and scaled as the optimizer was told."""
+    out = list(gradients)
+    if not clips(optimizer) or not out:
+        return out
+    if optimizer.clip_value is not None:
+        out = [_clamped(g, -optimizer.clip_value, optimizer.clip_value) for g in out]
+    if optimizer.clip_norm is None:
+        return out
+    scale = _clamped(optimizer.clip_norm / (_norm(out) + 1e-6), None, 1.0)
+    wide = [_in_float32(g) for g in out]
+    return [_like(g * scale, g) for g in wide]
+
+
+def factors_of(optimizer: Optimizer, step: Any) -> tuple:
+    """Returns the factors of a step that depend on its number alone, as Adam's."""
+    return optimizer._factors(step)
+
+
+def stepped(
+    optimizer: Optimizer, p: Any, g: Any, kept: Iterable[Any], factors: tuple
+) -> tuple[Any, list]:
+    """Returns the new parameter in its dtype and new slots; 16-bit floats via float32."""
+    wide = _in_float32(p)
+    if wide is not p:
+        g, kept = _in_float32(g), [_in_float32(x) for x in kept]
+    updated, now = optimizer._apply(wide, g, tuple(kept), factors)
+    return _like(updated, p), [_like(x, wide) for x in now]
+
+
 def _arrays(what: str, arrays: Any) -> Mapping[str, Any]:
     """A dictionary of arrays of any library."""
     given = checked_mapping(what, arrays)
@@ -549,8 +565,14 @@ __all__ = [
     "AdamW",
     "Momentum",
     "Optimizer",
+    "attributes_of",
     "check_gradients",
     "check_slots",
     "check_state",
+    "clipped",
+    "clips",
+    "factors_of",
+    "numbers_of",
     "refuse_foreign",
+    "stepped",
 ]

@@ -20,7 +20,8 @@ from mithril.errors import (
     warn,
 )
 from mithril.logical.annotation import type_of
-from mithril.logical.model import Model
+from mithril.logical.handles import node_of
+from mithril.logical.model import Model, is_trained, predicted_by, stands_alone
 from mithril.optim import Optimizer
 from mithril.optim.loss_scale import loss_scale_of
 from mithril.physical.compilation import Compilation, compilation_of
@@ -242,7 +243,7 @@ def compile(  # noqa: A001
         safe_names=flag("safe_names", safe_names),
         short_names=flag("use_short_namings", use_short_namings),
         path_names=is_by_path(naming, use_short_namings),
-        names_of_part=model._outermost_only,
+        names_of_part=stands_alone(model),
         safe_shapes=flag("safe_shapes", safe_shapes),
         promote_mixed=flag("auto_scalar_promotion", auto_scalar_promotion),
         report=flag("verbose", verbose),
@@ -265,7 +266,7 @@ def compile(  # noqa: A001
         memory_limit=memory_limit_of(memory_limit, backend),
         gradient_checkpointing=checkpoints,
         static_inference=flag("static_inference", static_inference),
-        predicted=getattr(model, "_outputs", None) if model._outermost_only else None,
+        predicted=predicted_by(model),
     )
     check_disjoint(options)
     physical = _compiled(model, options, frozen_keys)
@@ -278,10 +279,10 @@ def compile(  # noqa: A001
 
 def _compiled(model: Model, options: CompileOptions, frozen_keys: Any) -> PhysicalModel:
     """Compiles a snapshot of the model, and warns of what looks like a slip."""
-    snapshot = _core.Snapshot(model._node)
+    snapshot = _core.Snapshot(node_of(model))
     options = _of_snapshot(options, snapshot)
     options = replace(options, frozen=_frozen(frozen_keys, snapshot, options))
-    with _once(model._node):
+    with _once(node_of(model)):
         physical = PhysicalModel(snapshot, options)
     compilation = compilation_of(physical)
     for category, said in compilation.compiled.warnings:
@@ -365,9 +366,9 @@ def _stated(compilation: Compilation) -> set[str]:
 def _finalized(model: Any) -> Model:
     if not isinstance(model, Model):
         raise SignatureError(f"compile: requires a model, got {type(model).__name__}")
-    if model._node.is_submodel and model._is_trained:
+    if node_of(model).is_submodel and is_trained(model):
         return model.clone()
-    if model._node.is_submodel:
+    if node_of(model).is_submodel:
         raise ArgumentError(
             f"compile: {model!r} is part of another model", hint="compile the outermost model"
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril.base.numpy import np
-from mithril.optim.optimizers import check_slots
+from mithril.optim.optimizers import check_slots, clipped, factors_of, numbers_of, stepped
 from mithril.physical.program import Program
 from mithril.physical.quick_call import Arrays, Missed, Signature, Ways, bounded
 
@@ -25,7 +25,7 @@ class CompiledStep:
         self._program = program
         self._backend = program.options.backend
         self._optimizer = optimizer
-        self._numbers = optimizer._numbers()
+        self._numbers = numbers_of(optimizer)
         self._trained = [key.name for key in program.inputs if key.trainable]
         self._arrays = Arrays(program)
         self._output = output
@@ -55,7 +55,7 @@ class CompiledStep:
     def of(program: Program, output: str, optimizer: Any) -> CompiledStep:
         """Returns the program's own step; `suits` says whether there is any."""
         found = program.compiled_step
-        if found is None or found._numbers != optimizer._numbers():
+        if found is None or found._numbers != numbers_of(optimizer):
             found = program.compiled_step = CompiledStep(program, output, optimizer)
         return found
 
@@ -72,11 +72,11 @@ class CompiledStep:
             kept, numbers = arrays[inputs + 1 : -1], arrays[-1]
             moving, factors = self._moving(numbers)
             results = []
-            clipped = moving._clipped(gradients)
-            for i, (place, gradient) in enumerate(zip(places, clipped, strict=True)):
+            moderate = clipped(moving, gradients)
+            for i, (place, gradient) in enumerate(zip(places, moderate, strict=True)):
                 parameter = arrays[place]
-                own = kept[i * slots : (i + 1) * slots]
-                updated, own = moving._stepped(parameter, gradient, own, factors)
+                own: Any = kept[i * slots : (i + 1) * slots]
+                updated, own = stepped(moving, parameter, gradient, own, factors)
                 results += [updated, *own]
             return (*outputs, *results)
 
@@ -89,7 +89,7 @@ class CompiledStep:
             return optimizer, numbers
         moving = copy.copy(optimizer)
         vars(moving)["lr"] = numbers[0]  # of a program, which checks no values
-        return moving, tuple(numbers[1 + i] for i in range(len(optimizer._factors(1))))
+        return moving, tuple(numbers[1 + i] for i in range(len(factors_of(optimizer, 1))))
 
     def _looked_up(self, params: Any, opt_state: Any, data: Any, state: Any) -> tuple | None:
         """Takes a step with arrays unlike those of the last one; None where checks are due."""
@@ -139,7 +139,7 @@ class CompiledStep:
 
     def _numbers_of(self, opt_state: Mapping) -> Any:
         """Returns what changes from step to step: the rate where it is compiled, and factors."""
-        factors = self._optimizer._factors(int(opt_state["step"]) + 1)
+        factors = factors_of(self._optimizer, int(opt_state["step"]) + 1)
         if not self._is_whole:
             return factors
         rate = float(self._optimizer.lr)
@@ -175,7 +175,7 @@ def _quick_function(step: CompiledStep, parting: str) -> Any:
     slots = [(name, slot) for name in step._trained for slot in optimizer.slots]
     kept = [f"opt_state[{slot!r}][{name!r}], " for name, slot in slots]
     numbers = "step._numbers_of(opt_state)"
-    if step._is_whole and not optimizer._factors(1):
+    if step._is_whole and not factors_of(optimizer, 1):
         numbers = f"last[1] if (last := step._rate) and optimizer.lr == last[0] else {numbers}"
     text = _QUICK.format(
         count=len(inputs),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril import _core
+from mithril.optim.optimizers import numbers_of
 from mithril.physical.program import Program
 from mithril.physical.step_layout import COUNT, RATE, StepLayout
 from mithril.types import Dtype
@@ -53,7 +54,7 @@ def step_call(
         outputs=[(name, at(name)) for name in layout.outputs],
         given=len(program.inputs),
         optimizer=optimizer,
-        numbers=optimizer._numbers(),
+        numbers=numbers_of(optimizer),
         result=result,
         is_double=dtype is Dtype.float64,
     )

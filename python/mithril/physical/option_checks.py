@@ -17,6 +17,7 @@ from mithril.errors import (
 from mithril.execution.interface import CompileTarget
 from mithril.execution.memory import parse_size
 from mithril.logical.connection import Connection, Tensor
+from mithril.logical.handles import node_of, wire_of
 from mithril.logical.tensor import array_literal, narrowed
 from mithril.logical.values import as_value
 from mithril.optim.optimizers import refuse_foreign
@@ -239,7 +240,7 @@ def mode_of(mode: str | None, model: Model) -> str:
 
 def _key(name: str, key: Any) -> Any:
     if isinstance(key, Connection):
-        return key._wire
+        return wire_of(key)
     if not isinstance(key, str):
         raise SignatureError(f"{name}: requires names or connections, got {shown(key)}")
     return checked_str(name, key)
@@ -275,7 +276,7 @@ def _name(key: Any, model: Model) -> str:
     """The key in the model; that of a wire elsewhere, which is refused later, in its own."""
     if isinstance(key, str):
         return key
-    wire = model._node.find_connection(key)
+    wire = node_of(model).find_connection(key)
     return key.key_name if wire is None else wire.key_name
 
 

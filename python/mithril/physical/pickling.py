@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from mithril import _core
+from mithril.logical.handles import node_of
 from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.options import CompileOptions
@@ -34,7 +35,7 @@ def physical_parts(physical: Any) -> tuple[Any, ...]:
 
 def physical_of(cls: type[PhysicalModel], text: str, said: dict[str, Any]) -> PhysicalModel:
     """Restores a compiled model from what its pickle holds."""
-    snapshot = _core.Snapshot(Model.from_json(text)._node)
+    snapshot = _core.Snapshot(node_of(Model.from_json(text)))
     node = snapshot.model
 
     def wire_of(key: str) -> Any:

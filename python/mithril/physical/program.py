@@ -19,6 +19,7 @@ from mithril.errors import ShapeError, UnsupportedError
 from mithril.execution import own_ops, primitives
 from mithril.execution.emitted import EmittedExecutable
 from mithril.execution.executed import Executed
+from mithril.optim.optimizers import attributes_of
 from mithril.physical.literals import literal_array
 from mithril.physical.program_keys import Key, keys_of
 from mithril.physical.quantized import Quantized
@@ -268,7 +269,7 @@ class Program:
 
     def step_program(self, output: str, optimizer: Any) -> tuple[Any, list[str], list[str]]:
         """An executable with the names of its inputs and results."""
-        numbers = optimizer._attributes()
+        numbers = attributes_of(optimizer)
         key = (output, optimizer.op, tuple(numbers.items()))
         with self._lock:
             found = self._gradients.get(key)

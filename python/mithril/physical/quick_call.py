@@ -152,7 +152,7 @@ class QuickCall:
         self.program = program
         self.arrays = Arrays(program)
         self._missed = Missed("evaluate")
-        self._ways = Ways(program, program.forward._forward)
+        self._ways = Ways(program, program.forward.compiled)
         self.forward = _quick_function(program, self._ways, self._missed)
         self._met: set[Signature] = set()
         # Signature -> (cotangents, names of the gradients, their positions).

@@ -11,7 +11,7 @@ from mithril.base.checks import checked_mapping
 from mithril.base.numpy import np
 from mithril.base.public import REQUIRED, public_with_shortcut, refusal, refuses_misfits
 from mithril.errors import ArgumentError, UnsupportedError
-from mithril.optim.optimizers import check_slots, check_state
+from mithril.optim.optimizers import check_slots, check_state, clips
 from mithril.physical.compilation import Call
 from mithril.physical.compiled_step import CompiledStep
 from mithril.physical.evaluation import Evaluation
@@ -95,12 +95,12 @@ class Training(Evaluation):
             return self._scaled_step
         if optimizer is None:
             raise ArgumentError("step: compile with optimizer=, such as ml.optim.Adam()")
-        if options.stream_gradients and optimizer._clips:
+        if options.stream_gradients and clips(optimizer):
             raise UnsupportedError(
                 "step: with stream_gradients no gradient waits until all can be clipped",
                 hint="leave stream_gradients out, or clip_norm and clip_value",
             )
-        if self.backend.runs_plans and optimizer.op and not optimizer._clips:
+        if self.backend.runs_plans and optimizer.op and not clips(optimizer):
             return self._step_of_engine
         return self._step_of_framework if CompiledStep.suits(options) else self._plain_step
 

@@ -21,6 +21,7 @@ import numpy as np
 import mithril as ml
 from mithril import _core
 from mithril.execution import own_ops
+from mithril.logical.handles import node_of
 from mithril.models.operator_model import OperatorModel
 from mithril.physical.compilation import compilation_of
 from mithril.testing import oracle, oracle_ops
@@ -160,7 +161,7 @@ class Case:
             )
         for name, keys in grouped.items():
             wires[name] = keys[0] if len(keys) == 1 else keys
-        wires |= {name: name for name in self.op["outputs"] if name in child._node.output_keys}
+        wires |= {name: name for name in self.op["outputs"] if name in node_of(child).output_keys}
         model = ml.Model()
         model |= child.connect(**wires)
         count = PIECES.get(self.op["name"])
@@ -169,6 +170,10 @@ class Case:
             for i in range(self.sample["attrs"][count]):
                 model |= ml.Buffer().connect(input=pieces[i], output=f"output_{i}")
         return model
+
+
+def _init_of_leaf(self: Any, values: dict[str, Any]) -> None:
+    self._make(None, values)
 
 
 def _leaf(op: Mapping[str, Any], sample: Mapping[str, Any], given: set[str]) -> OperatorModel:
@@ -181,17 +186,15 @@ def _leaf(op: Mapping[str, Any], sample: Mapping[str, Any], given: set[str]) -> 
         "_optional": optional,
         "_switches": switches,
         "_defaults": {i["name"]: i["default"] for i in op["inputs"] if i["default"] is not MISSING},
-        "__init__": OperatorModel.__init__,
+        "__init__": _init_of_leaf,
     }
     cls = type(op["python_name"] or op["name"].title(), (OperatorModel,), facts)
-    leaf = cls.__new__(cls)
     values: dict[str, Any] = {name: None for name in optional if name not in given}
     values |= {switch: attrs[switch] for switch in switches.values()}
     values |= {name: ml.TBD for name in facts["_defaults"] if name in given}
     if "safe_shapes" in attrs:
         values["safe_shapes"] = False  # samples may broadcast
-    leaf._make(None, values | dict(sample["attrs"]))
-    return leaf
+    return cls(values | dict(sample["attrs"]))
 
 
 def is_told_dtype(op: Mapping[str, Any]) -> bool:
@@ -374,7 +377,7 @@ def way(model: Any, op: Mapping[str, Any]) -> str:
         return OWN
     # Of the class: an instance looks for an op of that name, and for near ones, at length.
     has_coverage = hasattr(type(model.backend), "coverage")
-    if has_coverage and model.backend._isolated is None and model.backend.coverage(model)["custom"]:
+    if has_coverage and not model.backend.isolate and model.backend.coverage(model)["custom"]:
         return FALLBACK
     if model.backend._runs_on_host(op["name"]) and support(model, op) == "native":
         return FALLBACK

@@ -29,6 +29,7 @@ from mithril.errors import (
     suggestion,
 )
 from mithril.execution.primitives import formula_of, is_opaque
+from mithril.logical.handles import node_of
 from mithril.logical.model import Model
 from mithril.physical.compilation import compilation_of
 from mithril.physical.compile import compile as compile_model
@@ -123,7 +124,7 @@ def _backends(given: Any) -> list[Any]:
 
 def _refuse_derivatives(model: Any) -> None:
     """The reference computes what a file says, and has no derivatives (testing/oracle.py)."""
-    rest = [model._node] if isinstance(model, Model) else []
+    rest = [node_of(model)] if isinstance(model, Model) else []
     while rest:
         node = rest.pop()
         if node.op == "gradient":

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from mithril import models
 from mithril.errors import ArgumentError
-from mithril.logical.connection import Connection, Tensor
+from mithril.logical.connection import TBD, Connection, Tensor
+from mithril.logical.handles import node_of, wire_of
 from mithril.logical.model import Model
 
 _AVERAGING = ("mean", "max", "min")  # steps whose result does not grow with the batch
@@ -54,9 +55,8 @@ def assemble(
 
 def _amount(coef: Any) -> Any:
     """Equal for equal coefficients: terms are added up before they are weighted."""
-    literal = getattr(coef, "_literal", None)  # of a Tensor
-    if literal is not None:
-        return str(literal.dtype), literal.shape, literal.bytes
+    if isinstance(coef, Tensor) and coef.value is not TBD:
+        return str(coef.value.dtype), coef.value.shape, coef.value.bytes
     return coef if isinstance(coef, (int, float)) else id(coef)
 
 
@@ -88,13 +88,13 @@ def _joined(terms: list[tuple[Connection, bool]], chain: Any) -> Connection:
 
 
 def _is_scalar(node: Any, result: Connection) -> bool:
-    return node.shapes([result._wire])[0] == [[]]
+    return node.shapes([wire_of(result)])[0] == [[]]
 
 
 def _scaled(node: Any, penalty: Penalty, losses: list[Loss]) -> Any:
     """The term divided by the geometric mean, over the losses that depend on its parameter, of
     the number of elements that are averaged there."""
-    depending = [loss for loss in losses if penalty.target in node.sources(loss.result._wire)]
+    depending = [loss for loss in losses if penalty.target in node.sources(wire_of(loss.result))]
     counts = [count for loss in depending for count in _averaged(loss)]
     if not counts:
         return penalty.result
@@ -108,9 +108,9 @@ def _averaged(loss: Loss) -> list[Any]:
     """The sizes of the axes that the averaging steps of a loss reduce."""
     sizes: list[Any] = []
     for read, step in loss.steps:
-        if step._node.op not in _AVERAGING:
+        if node_of(step).op not in _AVERAGING:
             continue
-        axis = step._node.value("axis")
+        axis = node_of(step).value("axis")
         if not axis:
             raise ArgumentError(f"TrainModel: the axis of {step!r} in {loss.text} is not known")
         axes = axis[0] if isinstance(axis[0], (tuple, list)) else [axis[0]]

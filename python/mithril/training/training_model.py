@@ -24,10 +24,10 @@ from mithril.errors import (
     suggestion,
     warn,
 )
-from mithril.logical.connection import Connection, Tensor, as_arguments
+from mithril.logical.connection import Connection, Tensor, as_arguments, connection_on, twin_of
 from mithril.logical.editing import unused
-from mithril.logical.handles import handle
-from mithril.logical.model import Model
+from mithril.logical.handles import adopt, handle, node_of, wire_of
+from mithril.logical.model import Model, note_trained
 from mithril.logical.typing import Initial
 from mithril.logical.values import Uses, as_value
 from mithril.training import cost as costs
@@ -69,7 +69,7 @@ class TrainModel(Model):
         super().__init__()
         model = unused(model)
         self._inner = model
-        model._is_trained = True
+        note_trained(model)
         self._losses: list[costs.Loss] = []
         self._penalties: list[costs.Penalty] = []
         self._metrics: list[MetricKey] = []
@@ -77,20 +77,20 @@ class TrainModel(Model):
         self._is_final = False
         keys = self._outer_keys(model)
         super()._extend(model.connect(**keys), canonical=False)
-        outputs = model.output_keys or [wire.key_name for wire in model._node.couts]
-        self._outputs = [keys.get(key, key) for key in outputs]
-        self._node.expose_keys([k for k in self._outputs if self._is_wire(k)], {})
+        outputs = model.output_keys or [wire.key_name for wire in node_of(model).couts]
+        self._predicted = [keys.get(key, key) for key in outputs]
+        self._node.expose_keys([k for k in self._predicted if self._is_wire(k)], {})
 
     @staticmethod
     def _outer_keys(model: Model) -> dict[str, str]:
         """Every external key gets its own name: unnamed parameters those that they have when the
         model is compiled alone, the canonical input and outputs those that they are shown with."""
         shown_as = model.generate_keys(symbolic=False, include_outputs=True)
-        compiled = dict(model._node.compiled_names)
+        compiled = dict(node_of(model).compiled_names)
         for key, name in shown_as.items():
             shown_as[key] = name if name == "input" else compiled.get(key, name)
         keys = list(model.external_keys)
-        keys += [wire.key_name for wire in model._node.couts if wire.key_name not in keys]
+        keys += [wire.key_name for wire in node_of(model).couts if wire.key_name not in keys]
         names: dict[str, str] = {}
         for key in keys:
             names[key] = shown_as.get(key, key) if key.startswith("$") else key
@@ -171,8 +171,8 @@ class TrainModel(Model):
         self._check_wired("add_loss", loss, connections)
         if not self._reads_model(connections.values()):
             given = {self._name_of(target) for target in connections.values()} - {""}
-            wanted = ", ".join(f"'{k}'" for k in self._outputs)
-            near = "".join(suggestion(name, self._outputs) for name in sorted(given))
+            wanted = ", ".join(f"'{k}'" for k in self._predicted)
+            near = "".join(suggestion(name, self._predicted) for name in sorted(given))
             raise KeyNotFound(
                 f"add_loss: one input must be an output of the model ({wanted}){near}"
             )
@@ -188,14 +188,14 @@ class TrainModel(Model):
                 ahead += request.connections.values()
             elif isinstance(target, (list, tuple)):
                 ahead += target
-            elif isinstance(target, Connection) and target._wire.pending:
+            elif isinstance(target, Connection) and wire_of(target).pending:
                 return True
             else:
                 names.append(self._name_of(target))
-        if not set(names).isdisjoint(self._outputs):
+        if not set(names).isdisjoint(self._predicted):
             return True
         writers = self._writers()
-        return any(self._inner._node.tag in _parts_of(name, writers) for name in names)
+        return any(node_of(self._inner).tag in _parts_of(name, writers) for name in names)
 
     def _check_wired(self, where: str, model: Model, connections: dict[str, Any]) -> None:
         missing = [k for k in _open_inputs(model) if k not in connections]
@@ -208,8 +208,8 @@ class TrainModel(Model):
             return target
         if not isinstance(target, Connection):
             return ""
-        wire = self._node.find_connection(target._wire) if target._wire.attached else None
-        return target._wire.key_name if wire is None else wire.key_name
+        wire = self._node.find_connection(wire_of(target)) if wire_of(target).attached else None
+        return wire_of(target).key_name if wire is None else wire.key_name
 
     def _steps(self, where: str, first: Any, steps: Any, default: str) -> list[Model]:
         """The models that follow `first`, all of them checked."""
@@ -238,7 +238,7 @@ class TrainModel(Model):
         holds all elements of all losses, and ``output``. Default: the sum."""
         self._check_open()
         checked_instance("set_loss_combiner", loss_combiner, Model, "a model")
-        node = loss_combiner._node
+        node = node_of(loss_combiner)
         outputs = node.output_keys or [wire.key_name for wire in node.couts]
         if "input" not in node.input_keys or "output" not in outputs:
             raise KeyNotFound("set_loss_combiner: requires a model with 'input' and 'output'")
@@ -359,12 +359,12 @@ class TrainModel(Model):
     @property
     def loss_keys(self) -> list[str]:
         """The wires of the losses, reduced and weighted."""
-        return [loss.result._wire.key_name for loss in self._losses]
+        return [wire_of(loss.result).key_name for loss in self._losses]
 
     @property
     def regularization_keys(self) -> list[str]:
         """The wires of the regularization terms, neither weighted nor divided."""
-        return [penalty.result._wire.key_name for penalty in self._penalties]
+        return [wire_of(penalty.result).key_name for penalty in self._penalties]
 
     @property
     def metric_keys(self) -> list[str]:
@@ -379,8 +379,8 @@ class TrainModel(Model):
             raise ArgumentError("TrainModel: has no loss", hint="call add_loss(...)")
         writers = self._writers()
         for loss in self._losses:
-            if self._inner._node.tag not in _parts_of(loss.result._wire.key_name, writers):
-                wanted = ", ".join(f"'{k}'" for k in self._outputs)
+            if node_of(self._inner).tag not in _parts_of(wire_of(loss.result).key_name, writers):
+                wanted = ", ".join(f"'{k}'" for k in self._predicted)
                 raise KeyNotFound(f"add_loss: no output of the model ({wanted}) is in {loss.text}")
         chain = _Chain(self)
         cost = costs.assemble(self._node, self._losses, self._penalties, self._combiner, chain)
@@ -411,7 +411,7 @@ class TrainModel(Model):
             handle(part)  # which gives it a tag of its own
         for submodel in submodels:
             tag = self._part(where, submodel).tag
-            if tag == self._inner._node.tag:
+            if tag == node_of(self._inner).tag:
                 kept = "is the model that is trained"
             elif term := next((t for t, tags in self._parts_of_terms() if tag in tags), ""):
                 kept = f"is a part of {term}"
@@ -425,8 +425,8 @@ class TrainModel(Model):
     def _parts_of_terms(self) -> Iterable[tuple[str, set[int]]]:
         """Each term and metric with the submodels that compute it from the trained model."""
         writers = self._writers()
-        terms = [(loss.text, loss.result._wire) for loss in self._losses]
-        terms += [(term.text, term.result._wire) for term in self._penalties]
+        terms = [(loss.text, wire_of(loss.result)) for loss in self._losses]
+        terms += [(term.text, wire_of(term.result)) for term in self._penalties]
         terms += [(m.text, self._node.find_connection(m.key)) for m in self._metrics]
         for text_of_term, result in terms:
             yield text_of_term, _parts_of(result.key_name, writers)
@@ -434,7 +434,7 @@ class TrainModel(Model):
     def _writers(self) -> Writers:
         """The submodel that computes each wire, and the wires that it reads; those that the trained
         model reads are its own matter."""
-        inner = self._inner._node.tag
+        inner = node_of(self._inner).tag
         writers: Writers = {}
         for part in self._node.submodels:
             wiring = self._node.wiring(part)
@@ -444,19 +444,19 @@ class TrainModel(Model):
         return writers
 
     def _take_over(self, original: TrainModel) -> None:
-        parts = {at.tag: number for number, at in enumerate(original._node.submodels)}
+        parts = {at.tag: number for number, at in enumerate(node_of(original).submodels)}
         own = self._node.submodels
 
         def wire(of: Connection) -> Connection:
             """The wire here that has the place of one there."""
-            found = original._node.find_connection(of._wire)
-            return Connection._of(self._node.connection(found.key_name))
+            found = node_of(original).find_connection(wire_of(of))
+            return connection_on(self._node.connection(found.key_name))
 
         def part(of: Model) -> Model:
-            return self._adopt(handle(own[parts[of._node.tag]]))
+            return adopt(self, handle(own[parts[node_of(of).tag]]))
 
         self._inner = part(original._inner)
-        self._inner._is_trained = True
+        note_trained(self._inner)
         self._losses = [
             loss._replace(
                 result=wire(loss.result),
@@ -469,7 +469,7 @@ class TrainModel(Model):
             term._replace(coef=coefs[id(term.coef)], result=wire(term.result))
             for term in original._penalties
         ]
-        self._metrics, self._outputs = list(original._metrics), list(original._outputs)
+        self._metrics, self._predicted = list(original._metrics), list(original._predicted)
         combiner = original._combiner
         self._combiner = None if combiner is None else combiner.clone()
 
@@ -482,9 +482,9 @@ class TrainModel(Model):
         """`Model.summary`, followed by the losses, regularization terms and metrics."""
         super().summary(*args, **kwargs)
         rows: dict[str, list[tuple[str, str]]] = {
-            "losses": [(x.text, x.result._wire.key_name) for x in self._losses],
+            "losses": [(x.text, wire_of(x.result).key_name) for x in self._losses],
             "regularization": [
-                (f"{_shown_coefficient(x.coef)} * {x.text}", x.result._wire.key_name)
+                (f"{_shown_coefficient(x.coef)} * {x.text}", wire_of(x.result).key_name)
                 for x in self._penalties
             ],
             "metrics": [(x.text, x.key) for x in self._metrics],
@@ -502,7 +502,7 @@ def _copy_of(coef: Any, wire: Callable[[Connection], Connection]) -> Any:
         return twin
     if not isinstance(coef, Connection):
         return coef
-    return wire(coef) if coef._wire.attached else coef._twin()
+    return wire(coef) if wire_of(coef).attached else twin_of(coef)
 
 
 class _Chain:
@@ -516,16 +516,16 @@ class _Chain:
     def put(self, model: Model, connections: dict[str, Any]) -> Connection:
         """The one result of a model on these arguments."""
         arguments = as_arguments(model, connections, self._used)
-        (wire, *_) = _core.ModelNode.call(model._node, arguments, False)
+        (wire, *_) = _core.ModelNode.call(node_of(model), arguments, False)
         self._made.append(model)
-        return Connection._of(wire)
+        return connection_on(wire)
 
     def take(self, *results: tuple[str | None, Connection]) -> None:
         """Takes in the connections and all that they need; named ones become outputs."""
         with self._used:
-            self._owner._node.take([(key or "", wire._wire) for key, wire in results])
+            node_of(self._owner).take([(key or "", wire_of(wire)) for key, wire in results])
         for model in self._made:
-            self._owner._adopt(model)
+            adopt(self._owner, model)
 
 
 def _parts_of(wire: str, writers: Writers) -> set[int]:
@@ -539,7 +539,7 @@ def _parts_of(wire: str, writers: Writers) -> set[int]:
 
 
 def _output(model: Model) -> str:
-    outputs = model._node.output_keys or [wire.key_name for wire in model._node.couts]
+    outputs = node_of(model).output_keys or [wire.key_name for wire in node_of(model).couts]
     if len(outputs) != 1:
         told = ", ".join(f"'{key}'" for key in outputs) or "none"
         raise KeyNotFound(f"{model!r}: must have one output, it has {told}")
@@ -549,7 +549,7 @@ def _output(model: Model) -> str:
 
 def _cin(model: Model) -> str:
     """The key that a reduce step takes its operand by."""
-    keys = [wire.key_name for wire in model._node.cins]
+    keys = [wire.key_name for wire in node_of(model).cins]
     if len(keys) != 1:
         told = ", ".join(f"'{key}'" for key in keys) or "none"
         raise KeyNotFound(f"{model!r}: must have one canonical input, it has {told}")
@@ -563,10 +563,12 @@ def _cin(model: Model) -> str:
 def _regularized(model: Model, reg_key: Any) -> str:
     """The key of a regularizer that the parameter is wired to."""
     if isinstance(reg_key, Connection):
-        wire = model._node.find_connection(reg_key._wire) if reg_key._wire.attached else None
-        reg_key = reg_key._wire.key_name if wire is None else wire.key_name
+        wire = (
+            node_of(model).find_connection(wire_of(reg_key)) if wire_of(reg_key).attached else None
+        )
+        reg_key = wire_of(reg_key).key_name if wire is None else wire.key_name
     if reg_key is None:
-        cins = [wire.key_name for wire in model._node.cins]
+        cins = [wire.key_name for wire in node_of(model).cins]
         if len(cins) != 1:
             raise KeyNotFound(
                 f"add_regularization: {model!r} has {len(cins)} canonical inputs",
@@ -584,11 +586,11 @@ def _regularized(model: Model, reg_key: Any) -> str:
 
 
 def _open_inputs(model: Model) -> list[str]:
-    return [k for k in model._node.input_keys if not model._node.is_valued(k)]
+    return [k for k in node_of(model).input_keys if not node_of(model).is_valued(k)]
 
 
 def _check_known(where: str, model: Model, connections: dict[str, Any]) -> None:
-    known = model._node.input_keys
+    known = node_of(model).input_keys
     unknown = [key for key in connections if key not in known]
     if unknown:
         wanted = ", ".join(f"'{key}'" for key in _open_inputs(model))

@@ -17,11 +17,11 @@ import test_model_file as written
 from formats.test_training import network
 from mithril import _core
 from mithril.errors import MithrilError
-from mithril.formats import training
 from mithril.testing.op_matrix import cases
+from mithril.training import model_file
 
-SCHEMA = json.loads(pathlib.Path(training.__file__).with_name("model_file.schema.json").read_text())
 ROOT = pathlib.Path(__file__).parents[3]
+SCHEMA = json.loads((ROOT / "python/mithril/formats/model_file.schema.json").read_text())
 DATA = ROOT / "tests" / "data"
 OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
 validator = jsonschema.Draft202012Validator(SCHEMA)
@@ -489,7 +489,7 @@ def test_training_reads_and_writes_the_keys_of_the_schema():
     state = json.loads(trained().to_json())["training"]
     parts = SCHEMA["$defs"]["training"]["properties"]
     assert state.keys() == parts.keys()
-    source = pathlib.Path(training.__file__).read_text()
+    source = pathlib.Path(model_file.__file__).read_text()
     for section, name in (("losses", "loss"), ("penalties", "term"), ("metrics", "metric")):
         known = parts[section]["items"]["properties"].keys()
         assert state[section][0].keys() == known

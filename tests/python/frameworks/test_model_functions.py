@@ -279,7 +279,7 @@ def test_many_values_of_python_make_few_programs(jax):
     for i in range(40):
         got = pm.evaluate({}, {"x": X, "factor": i + 0.5})["y"]
         np.testing.assert_allclose(got, X * (i + 0.5), rtol=1e-6)
-    (compiled_for,) = pm._compilation.program.forward._forward._compiled.values()
+    (compiled_for,) = pm._compilation.program.forward.compiled._compiled.values()
     assert compiled_for._cache_size() <= 16
 
 

@@ -478,7 +478,7 @@ def test_K33():
                   jit_options={"backend": "torchscript"})  # fmt: skip
     params = {k: backend.array(v) for k, v in PARAMS.items()}
     close(values(backend, pm.evaluate(params, {"x": backend.array(X)})["y"]), X @ W.T + B)
-    (traced,) = pm._compilation.program.forward._forward._traces.values()
+    (traced,) = pm._compilation.program.forward.compiled._traces.values()
     assert isinstance(traced, torch.jit.ScriptFunction)
 
 

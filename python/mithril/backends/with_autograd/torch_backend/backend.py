@@ -459,7 +459,7 @@ class TorchBackend(AutogradBackend):
         from .attention import wanted
 
         torch = self._torch
-        forward = executable._differentiated
+        forward = executable.differentiated
         asked = [i for i, has in enumerate(has_cotangent) if has]
 
         def differentiated(arguments: Sequence[Any]) -> tuple[Any, Any]:

@@ -85,8 +85,9 @@ class GGMLBackend(NumpyBackend):
         self.quantize = _quantize_type(quantize)
         self.threads = _checked_threads(threads)
         path = probe.tested(library.find())
-        self._isolated = self._in_its_own_process() if checked_bool("isolate", isolate) else None
-        self._library: Any = None if self._isolated else library.opened(path)
+        self.isolate = checked_bool("isolate", isolate)
+        self._isolated = self._in_its_own_process() if self.isolate else None
+        self._library: Any = None if self.isolate else library.opened(path)
         if self.quantize is not None and self._library is not None:
             _check_type(self._library, self.quantize)
         self._graphs: weakref.WeakKeyDictionary[Any, OrderedDict[tuple, Any]]
@@ -150,7 +151,7 @@ class GGMLBackend(NumpyBackend):
             self.mem_size,
             kind,
             self.threads,
-            isolate=self._isolated is not None,
+            isolate=self.isolate,
             seed=self.seed,
         )
 

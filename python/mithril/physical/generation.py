@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mithril.base.checks import (
     checked_instance,
@@ -14,6 +14,7 @@ from mithril.base.checks import (
     checked_size,
     checked_str,
 )
+from mithril.base.numpy import np
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
@@ -25,11 +26,9 @@ from mithril.errors import (
     shown,
     suggestion,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from mithril.physical import PhysicalModel
+from mithril.physical.compilation import compilation_of
+from mithril.physical.conversion import as_numpy
+from mithril.physical.model import PhysicalModel
 
 
 @public
@@ -89,8 +88,6 @@ def generate(
     >>> ml.models.generate(pm, params, [[3, 1, 4]], max_new_tokens=5).shape
     (1, 8)
     """
-    import numpy as np
-
     loop = _Loop(
         pm, params, tokens, max_new_tokens, _Draw(temperature, top_k, top_p, seed), stop_tokens,
         data, input_key, output_key,
@@ -143,8 +140,6 @@ class _Draw:
     seed: int | None
 
     def __post_init__(self) -> None:
-        import numpy as np
-
         options = {"top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
         alone = [key for key, value in options.items() if value is not None]
         if self.temperature is None and alone:
@@ -171,8 +166,6 @@ class _Draw:
         return (sums <= drawn).sum(-1)
 
     def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        import numpy as np
-
         most = logits.max(-1, keepdims=True)
         with np.errstate(over="ignore", invalid="ignore"):  # little beside the temperature, or Inf
             logits = np.where(logits == most, 0.0, (logits - most) / self.temperature)
@@ -185,8 +178,6 @@ class _Draw:
 
     def _nucleus(self, chances: np.ndarray) -> np.ndarray:
         """Leaves out the unlikeliest tokens, which have at most 1 - top_p together."""
-        import numpy as np
-
         order = chances.argsort(-1, kind="stable")
         rising = np.take_along_axis(chances, order, -1)
         is_out = rising.cumsum(-1) <= 1 - self.top_p  # type: ignore[operator]
@@ -210,8 +201,6 @@ class _Loop:
         self, pm: Any, params: Any, tokens: Any, max_new_tokens: Any, draw: _Draw,
         stop_tokens: Any, data: Any, input_key: Any, output_key: Any,
     ):  # fmt: skip
-
-        from mithril.physical import PhysicalModel
 
         self._pm = checked_instance("generate: pm", pm, PhysicalModel, "a compiled model")
         self._params = checked_mapping("generate: params", params)
@@ -264,13 +253,13 @@ class _Loop:
 
     def _embedded_places(self) -> list[int]:
         """Returns the sizes of position embeddings, which are called wpe as in GPT-2."""
-        keys = [key for key in self._pm._compilation.keys if f".{key.path}".endswith(".wpe.weight")]
+        keys = [
+            key for key in compilation_of(self._pm).keys if f".{key.path}".endswith(".wpe.weight")
+        ]
         shapes = self._pm.get_shapes() if keys else {}
         return [size for key in keys for size in shapes[key.name][:1] if isinstance(size, int)]
 
     def run(self) -> Iterator[np.ndarray]:
-        import numpy as np
-
         all_tokens = new = self.tokens
         ended = np.full(len(new), -1)
         for _ in range(self._count):
@@ -286,8 +275,6 @@ class _Loop:
 
     def _logits(self, tokens: np.ndarray) -> np.ndarray:
         """Returns the logits of what follows the last of the tokens, float64 [b, vocabulary]."""
-        import numpy as np
-
         data = {**self._data, self._input: tokens}
         if self._state:
             result = self._pm.evaluate(self._params, data, state=self._state, donate_state=True)
@@ -320,8 +307,6 @@ def _known(what: str, key: Any, keys: Iterable[str]) -> str:
 
 
 def _prompt(tokens: Any) -> np.ndarray:
-    import numpy as np
-
     array = np.atleast_2d(_integers("tokens", tokens))
     if array.ndim != 2 or array.size == 0:
         raise ShapeError(
@@ -340,10 +325,6 @@ def _refuse_where(wrong: np.ndarray, tokens: np.ndarray, wanted: str) -> None:
 
 
 def _integers(what: str, values: Any) -> np.ndarray:
-    import numpy as np
-
-    from mithril.physical.conversion import as_numpy
-
     if not hasattr(values, "shape"):  # a range may promise more than any memory has
         values = checked_list(f"generate: {what}", values, "tokens")
     array = as_numpy(values, what)
