@@ -14,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from emulated_cuda import NO_CUDA
+from frameworks import parity_table
 from mithril import _core
 from mithril.errors import DeviceNotAvailable
 from mithril.testing._support import Support
@@ -32,6 +33,10 @@ FRAMEWORKS = ("torch", "jax", "mlx")
 BACKENDS = ",".join(NATIVE + FRAMEWORKS)  # a module's MORE_BACKENDS are those that it adds
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(parity_table)
 
 
 def pytest_addoption(parser):

@@ -1,4 +1,5 @@
-"""The table of parity: how far models are from the modules of PyTorch that they stand for."""
+"""The table of parity: how far models are from the modules of PyTorch that they stand for. A plugin
+of pytest: with several processes, the one that prints reads no `conftest.py` but the first."""
 
 import sys
 from collections import defaultdict
