@@ -1,5 +1,7 @@
 // CUDA: devices, and programs whose plans run on one of them.
+#include <algorithm>
 #include <map>
+#include <mutex>
 
 #include "backends/cpu/kernels.h"
 #include "backends/cuda/device.h"
@@ -8,6 +10,7 @@
 #include "bindings/device_kernels.h"
 #include "bindings/device_program.h"
 #include "bindings/gil.h"
+#include "ir/registry.h"
 
 namespace mithril::bindings {
 namespace {
@@ -27,22 +30,42 @@ py::dict described(const cuda::DeviceInfo& info) {
   return out;
 }
 
-/// Cublaslt where it is there; `allows_tf32`: and may round.
-cuda::Products products_of(Device& device, bool allows_tf32) {
-  if (!device.product_library().ok()) return cuda::Products::kOwn;
-  return allows_tf32 ? cuda::Products::kLibraryTf32 : cuda::Products::kLibrary;
+constexpr int kFirstWithBfloat16 = 80;  // architecture
+
+bool convolves(const ir::Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const ir::Node& node) {
+    const std::string_view op = ir::Registry::global().get(node.op).name;
+    return op.find("conv") != op.npos ||
+           std::any_of(node.regions.begin(), node.regions.end(),
+                       [](const auto& region) { return convolves(*region); });
+  });
 }
 
-const select::KernelTable& kernels(cuda::Products products) {
-  static const auto& tables = *new std::map<cuda::Products, select::KernelTable>([] {
-    using enum cuda::Products;
-    std::map<cuda::Products, select::KernelTable> out;
-    for (const cuda::Products each : {kOwn, kLibrary, kLibraryTf32}) {
-      out.try_emplace(each, cuda::kernel_families(each), &cpu::kernel_table());
-    }
-    return out;
-  }());
-  return tables.at(products);
+cuda::Convolutions convolutions_of(Device& device, bool allows_tf32) {
+  if (!device.convolution_library().ok()) return cuda::Convolutions::kOwn;
+  if (device.info().architecture < kFirstWithBfloat16) {
+    return cuda::Convolutions::kLibraryWithoutBfloat16;
+  }
+  return allows_tf32 ? cuda::Convolutions::kLibraryTf32 : cuda::Convolutions::kLibrary;
+}
+
+/// The libraries that are there; `allows_tf32`: and may round. That of convolutions, which takes
+/// memory, is asked for by graphs that have some.
+cuda::Makers makers_of(Device& device, const ir::Graph& graph, bool allows_tf32) {
+  cuda::Makers out;
+  if (device.product_library().ok()) {
+    out.products = allows_tf32 ? cuda::Products::kLibraryTf32 : cuda::Products::kLibrary;
+  }
+  if (convolves(graph)) out.convolutions = convolutions_of(device, allows_tf32);
+  return out;
+}
+
+const select::KernelTable& kernels(const cuda::Makers& makers) {
+  static std::mutex mutex;
+  static auto& tables = *new std::map<cuda::Makers, select::KernelTable>();
+  const std::lock_guard lock(mutex);
+  return tables.try_emplace(makers, cuda::kernel_families(makers), &cpu::kernel_table())
+      .first->second;
 }
 
 /// `build(text)`: the code of a text, which the backend keeps on disk.
@@ -67,21 +90,28 @@ class CudaProgram final : public DeviceProgram {
               bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
               const Donations& overwrites, std::optional<int64_t> memory_limit, bool rematerializes,
               bool allows_tf32)
-      : CudaProgram(std::move(graph), device, products_of(*device, allows_tf32), build,
+      : CudaProgram(std::move(graph), device, makers_of(*device, graph, allows_tf32), build,
                     program_options(std::move(trace), std::move(off),
                                     {memory_limit, rematerializes}, {exact_conv, exact_linalg}),
                     overwrites, std::move(recorder)) {}
 
  private:
-  CudaProgram(ir::Graph graph, const std::shared_ptr<Device>& device, cuda::Products products,
+  CudaProgram(ir::Graph&& graph, const std::shared_ptr<Device>& device, const cuda::Makers& makers,
               const py::function& build, SpecializationOptions options, const Donations& overwrites,
               std::shared_ptr<runtime::Recorder> recorder)
-      : DeviceProgram(std::move(graph), device, cuda::kernel_families(products),
+      : DeviceProgram(std::move(graph), device, cuda::kernel_families(makers),
                       std::make_shared<const device::Backend>(
-                          "cuda", kernels(products), runtime::ThreadPool::shared().thread_count()),
+                          "cuda", kernels(makers), runtime::ThreadPool::shared().thread_count()),
                       by_python(device, build), std::move(options), overwrites,
                       std::move(recorder)) {}
 };
+
+/// Whether a library is there, and its name, or why not.
+template <class Library>
+std::pair<bool, std::string> told(const core::Result<Library>& library) {
+  return library.ok() ? std::pair(true, library->name())
+                      : std::pair(false, library.error().message);
+}
 
 py::bytes compiled(const Compiler& compiler, const std::string& text, int architecture,
                    bool to_ptx) {
@@ -97,7 +127,7 @@ py::bytes compiled(const Compiler& compiler, const std::string& text, int archit
 
 }  // namespace
 
-const select::KernelTable& cuda_kernels() { return kernels(cuda::Products::kOwn); }
+const select::KernelTable& cuda_kernels() { return kernels({}); }
 
 void bind_cuda(py::module_& module) {
   module.def("cuda_devices", [] {
@@ -106,7 +136,7 @@ void bind_cuda(py::module_& module) {
     return out;
   });
   module.def("cuda_has_kernel", [](std::string_view op) {
-    return select::KernelTable(cuda::kernel_families(cuda::Products::kOwn)).has(op);
+    return select::KernelTable(cuda::kernel_families({})).has(op);
   });
   module.def("cuda_functions", &cuda::injectable_symbols);  // for tests
   py::class_<Compiler>(module, "CudaCompiler", "NVRTC, without a device.")
@@ -120,17 +150,21 @@ void bind_cuda(py::module_& module) {
            py::arg("to_ptx") = false);
   py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "CudaDevice",
                                                               "A device of CUDA.")
-      .def(py::init(
-               [](int index, std::vector<std::string> nvrtc, std::vector<std::string> cublaslt) {
-                 return Device::open(index, {std::move(nvrtc), std::move(cublaslt)}).or_throw();
-               }),
-           py::arg("index"), py::arg("nvrtc"), py::arg("cublaslt"))
+      .def(py::init([](int index, std::vector<std::string> nvrtc, std::vector<std::string> cublaslt,
+                       std::vector<std::string> cudnn) {
+             return Device::open(index, {std::move(nvrtc), std::move(cublaslt), std::move(cudnn)})
+                 .or_throw();
+           }),
+           py::arg("index"), py::arg("nvrtc"), py::arg("cublaslt"), py::arg("cudnn"))
       .def("product_library",
            [](Device& device) {
              device.check_process().or_throw();
-             const auto& library = device.product_library();
-             return library.ok() ? std::pair(true, library->name())
-                                 : std::pair(false, library.error().message);
+             return told(device.product_library());
+           })
+      .def("convolution_library",
+           [](Device& device) {
+             device.check_process().or_throw();
+             return told(device.convolution_library());
            })
       .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
       .def_property_readonly("compiler_identity", &Device::compiler_identity)

@@ -44,11 +44,23 @@ bool DeviceProgram::is_of_device(std::string_view kernel) const {
   return false;
 }
 
+bool DeviceProgram::is_refused(const plan::Call* call) const {
+  const auto* const function = call == nullptr ? nullptr : std::get_if<plan::FunctionCall>(call);
+  if (function == nullptr || function->product == nullptr || !driver_->check_process().ok()) {
+    return false;
+  }
+  const auto prepared = driver_->prepare(*function->product);
+  return !prepared.ok() && prepared.error().kind == core::ErrorKind::kUnsupported;
+}
+
 void DeviceProgram::note_fallbacks(std::vector<select::SelectionReport>& reports) const {
   for (select::SelectionReport& report : reports) {
     if (report.inner.empty() && !is_of_device(report.kernel)) {
       report.notes.push_back(
           fmt::format("It runs on the host: {} has no kernel of its own for it.", driver_->kind()));
+    }
+    if (is_refused(report.call.get())) {
+      report.notes.emplace_back("The library finds no algorithm for it on this device.");
     }
     for (auto& inner : report.inner) note_fallbacks(inner);
   }

@@ -23,7 +23,8 @@ class DeviceProgram : public NativeProgram {
                 std::shared_ptr<runtime::Recorder> recorder,
                 std::shared_ptr<runtime::ThreadPool> pool = nullptr);
 
-  /// As NativeProgram's; says of each step that falls back to the engine that it does.
+  /// As NativeProgram's; says of each step that falls back to the engine that it does, and of each
+  /// that a library might do that it refuses it.
   py::list report(const Sizes& sizes) const override;
 
   /// The source for these sizes, how many steps there are, and how many run on the host.
@@ -32,6 +33,7 @@ class DeviceProgram : public NativeProgram {
  private:
   bool is_of_device(std::string_view kernel) const;
   void note_fallbacks(std::vector<select::SelectionReport>& reports) const;
+  bool is_refused(const plan::Call* call) const;
 
   std::shared_ptr<device::Driver> driver_;
   std::span<const select::KernelFamily> families_;

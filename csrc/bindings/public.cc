@@ -194,6 +194,8 @@ void bind_public(py::module_& module) {
       "cublaslt_library", [] { return core::env().cublaslt_lib; },
       "MITHRIL_CUBLASLT_LIB, or nothing.");
   module.def(
+      "cudnn_library", [] { return core::env().cudnn_lib; }, "MITHRIL_CUDNN_LIB, or nothing.");
+  module.def(
       "cache_dir", [] { return core::env().cache_dir; },
       "The folder in MITHRIL_CACHE_DIR, or an empty string.");
 }

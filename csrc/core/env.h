@@ -35,9 +35,9 @@ struct Env {
   int threads = 0;      // 0: one for each processor of the process
   bool poison = false;
   std::vector<LogLevel> log;
-  std::string cache_dir;                          // folder of compiled C, or empty: the user's
-  std::string ggml_lib;                           // path, or empty
-  std::string cuda_lib, nvrtc_lib, cublaslt_lib;  // paths, or empty
+  std::string cache_dir;  // folder of compiled C, or empty: the user's
+  std::string ggml_lib;   // path, or empty
+  std::string cuda_lib, nvrtc_lib, cublaslt_lib, cudnn_lib;  // paths, or empty
   bool cuda_graphs = true;  // record the steps of a plan, to launch them as one
   bool disable_plugins = false;
   bool full_traceback = false;

@@ -30,7 +30,7 @@ struct Finish {
 
 /// C = A B, many times, as a library of the device does it. Strides in elements; rows or columns of
 /// A and B lie side by side, rows of C do.
-struct LibraryProduct {
+struct LibraryMatmul {
   core::DType dtype = core::DType::kFloat32;  // of A, B and C
   int64_t batches = 1, m = 0, n = 0, k = 0;
   int64_t a_batch = 0, a_row = 0, a_col = 0;
@@ -39,6 +39,35 @@ struct LibraryProduct {
   bool adds_bias = false;    // the operand behind C: a row that is added to each row of C
   bool allows_tf32 = false;  // factors may be rounded to 10 bits behind the point
 };
+
+/// A convolution of dense images [n, c, h, w], or one of its gradients, as a library of the device
+/// does it. As many rows and columns of zeros are on either side of an image.
+struct LibraryConv2d {
+  /// Says which of the three operands is made of the other two: those of the ops conv2d, conv2d_dx
+  /// and conv2d_dw.
+  enum class Makes : uint8_t { kOutput, kInput, kWeights };
+  Makes makes = Makes::kOutput;
+  core::DType dtype = core::DType::kFloat32;  // of all three
+  int64_t batch = 0, groups = 1;
+  int64_t c_in = 0, h_in = 0, w_in = 0;     // channels of a group
+  int64_t c_out = 0, h_out = 0, w_out = 0;  // channels of a group
+  int64_t kh = 0, kw = 0;
+  int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+  bool allows_tf32 = false;
+};
+
+/// Says what a library may do in place of a function, with the first operands of a step: two
+/// factors and the result.
+using LibraryProduct = std::variant<LibraryMatmul, LibraryConv2d>;
+
+/// Tells whether the operand behind the result is a row that the library adds.
+inline bool adds_bias(const LibraryProduct& product) {
+  const auto* const matmul = std::get_if<LibraryMatmul>(&product);
+  return matmul != nullptr && matmul->adds_bias;
+}
+inline core::DType dtype_of(const LibraryProduct& product) {
+  return std::visit([](const auto& one) { return one.dtype; }, product);
+}
 
 /// The part of a product that an item of a device keeps in registers.
 struct RegisterTile {

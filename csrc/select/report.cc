@@ -14,6 +14,7 @@ void Selector::tell(int32_t group) {
   is_step_.push_back(is_step && !group_report_.kernel.empty());
   SelectionReport report = report_of(graph_, fusion_, group, is_step_);
   if (!is_step_.back()) report.notes.clear();
+  if (is_step_.back()) report.call = steps_.steps.back().call;
   report.kernel = std::exchange(group_report_.kernel, "");
   report.inner = std::exchange(group_report_.inner, {});
   for (std::string& note : group_report_.notes) report.notes.push_back(std::move(note));

@@ -1,9 +1,11 @@
 // What became of the nodes of a graph, for people: told by who decides, never derived again.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "plan/call.h"
 #include "select/fuse.h"
 
 namespace mithril::select {
@@ -17,6 +19,8 @@ struct SelectionReport {
   std::vector<Member> members;
   std::vector<int64_t> shape;      // a loop's domain; else that of the first result
   std::vector<std::string> notes;  // why it is so, a sentence each
+  /// Says what the step computes, of backends that print plans.
+  std::shared_ptr<const plan::Call> call;
   /// The graphs that it runs by itself: a loop's condition and body, two branches.
   std::vector<std::vector<SelectionReport>> inner;
 };

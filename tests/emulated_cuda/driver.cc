@@ -295,7 +295,7 @@ bool is_captured(Stream* stream) {
 
 extern "C" {
 
-// For the emulated cuBLASLt.
+// For the emulated cuBLASLt and cuDNN.
 bool emulated_has_context() {
   const Lock lock(mutex);
   return has_context();
@@ -350,13 +350,15 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   *bytes = kMemory;
   return kSuccess;
 }
-// The second device knows no pools.
+// The second device knows no pools. EMULATED_CUDA_ARCHITECTURE=75: the first one is older.
 int cuDeviceGetAttribute(int* value, int which, int device) {
   EMULATED(true);
+  const char* const chosen = std::getenv("EMULATED_CUDA_ARCHITECTURE");
+  const int architecture = device != 0 ? 86 : chosen != nullptr ? std::atoi(chosen) : 80;
   switch (which) {
     case 16: *value = 4; return kSuccess;
-    case 75: *value = 8; return kSuccess;
-    case 76: *value = device == 0 ? 0 : 6; return kSuccess;
+    case 75: *value = architecture / 10; return kSuccess;
+    case 76: *value = architecture % 10; return kSuccess;
     case 115: *value = device == 0 ? 1 : 0; return kSuccess;
     default: return kInvalidValue;
   }

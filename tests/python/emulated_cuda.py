@@ -1,4 +1,4 @@
-"""The emulator of CUDA: tests/emulated_cuda, built with g++, in place of driver, NVRTC, cuBLASLt.
+"""The emulator of CUDA: tests/emulated_cuda, built with g++, in place of driver and libraries.
 
 It is a test double: it shows that the backend asks the driver for the right things and that kernels
 compute what they should, and nothing of how fast they do. Who sets MITHRIL_CUDA_LIB chooses another
@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "tests" / "emulated_cuda"
-_NAMES = ("driver", "nvrtc", "cublaslt")
+_NAMES = ("driver", "nvrtc", "cublaslt", "cudnn")
 FLAGS = ["-std=c++20", "-O1", "-shared", "-fPIC"]
 
 
@@ -35,6 +35,7 @@ def use() -> str:
     os.environ["MITHRIL_CUDA_LIB"] = str(folder / "driver.so")
     os.environ["MITHRIL_NVRTC_LIB"] = str(folder / "nvrtc.so")
     os.environ["MITHRIL_CUBLASLT_LIB"] = str(folder / "cublaslt.so")
+    os.environ["MITHRIL_CUDNN_LIB"] = str(folder / "cudnn.so")
     return ""
 
 

@@ -1,5 +1,6 @@
 #include "backends/cuda/api.h"
 
+#include <atomic>
 #include <dlfcn.h>
 #include <map>
 #include <mutex>
@@ -21,9 +22,9 @@ struct Name {
   int status;
   const char* text;
 };
-// Of nvrtc.h; the driver names its own.
+// Of nvrtc.h; the driver and cuDNN name their own.
 constexpr Name kNvrtcNames[] = {
-    {1, "NVRTC_ERROR_OUT_OF_MEMORY"},
+    {kNvrtcOutOfMemory, "NVRTC_ERROR_OUT_OF_MEMORY"},
     {2, "NVRTC_ERROR_PROGRAM_CREATION_FAILURE"},
     {3, "NVRTC_ERROR_INVALID_INPUT"},
     {4, "NVRTC_ERROR_INVALID_PROGRAM"},
@@ -35,33 +36,43 @@ constexpr Name kNvrtcNames[] = {
 
 // Of cublas_api.h.
 constexpr Name kCublasNames[] = {
-    {1, "CUBLAS_STATUS_NOT_INITIALIZED"}, {3, "CUBLAS_STATUS_ALLOC_FAILED"},
+    {1, "CUBLAS_STATUS_NOT_INITIALIZED"}, {kLtAllocationFailed, "CUBLAS_STATUS_ALLOC_FAILED"},
     {7, "CUBLAS_STATUS_INVALID_VALUE"},   {8, "CUBLAS_STATUS_ARCH_MISMATCH"},
     {11, "CUBLAS_STATUS_MAPPING_ERROR"},  {13, "CUBLAS_STATUS_EXECUTION_FAILED"},
     {14, "CUBLAS_STATUS_INTERNAL_ERROR"}, {15, "CUBLAS_STATUS_NOT_SUPPORTED"},
 };
 
-enum class Library : uint8_t { kDriver, kNvrtc, kCublaslt };
+enum class Library : uint8_t { kDriver, kNvrtc, kCublaslt, kCudnn };
 
 Library library_of(std::string_view symbol) {
   if (symbol.starts_with("nvrtc")) return Library::kNvrtc;
+  if (symbol.starts_with("cudnn")) return Library::kCudnn;
   return symbol.starts_with("cublas") ? Library::kCublaslt : Library::kDriver;
 }
 
-const Functions* opened = nullptr;  // set once
+const Functions* opened = nullptr;                         // set once
+std::atomic<const CudnnFunctions*> opened_cudnn{nullptr};  // whichever was opened last
+
+const char* found_in(std::span<const Name> names, int status) {
+  for (const Name& name : names) {
+    if (name.status == status) return name.text;
+  }
+  return nullptr;
+}
 
 std::string name_of(Library library, int status) {
-  if (library != Library::kDriver) {
-    const bool is_nvrtc = library == Library::kNvrtc;
-    for (const Name& name : is_nvrtc ? std::span<const Name>(kNvrtcNames) : kCublasNames) {
-      if (name.status == status) return name.text;
-    }
-  } else if (const char* text = nullptr; opened != nullptr &&
-                                         opened->error_name(status, &text) == kSuccess &&
-                                         text != nullptr) {
-    return text;
+  const char* text = nullptr;
+  switch (library) {
+    case Library::kNvrtc: text = found_in(kNvrtcNames, status); break;
+    case Library::kCublaslt: text = found_in(kCublasNames, status); break;
+    case Library::kCudnn:
+      if (const CudnnFunctions* const f = opened_cudnn) text = f->error_name(status);
+      break;
+    case Library::kDriver:
+      if (opened == nullptr || opened->error_name(status, &text) != kSuccess) text = nullptr;
+      break;
   }
-  return fmt::format("status {}", status);
+  return text != nullptr ? text : fmt::format("status {}", status);
 }
 
 core::Error unavailable(const std::string& message, const char* hint) {
@@ -174,16 +185,52 @@ const CublasltFunctions* open_cublaslt(const std::string& path, std::string& why
         find(library, functions.version, "cublasLtGetVersion", missing);
       });
 }
+
+const CudnnFunctions* open_cudnn(const std::string& path, std::string& why) {
+  const CudnnFunctions* const out = open_once<CudnnFunctions>(
+      path, "cuDNN 9", why, [](void* library, auto& functions, std::string& missing) {
+        MITHRIL_CUDNN_FUNCTIONS(MITHRIL_CUDA_FIND)
+        find(library, functions.version, "cudnnGetVersion", missing);
+        find(library, functions.cuda_version, "cudnnGetCudartVersion", missing);
+        find(library, functions.error_name, "cudnnGetErrorString", missing);
+      });
+  if (out != nullptr) opened_cudnn = out;
+  return out;
+}
 #undef MITHRIL_CUDA_FIND
+
+namespace {
+
+// Tells whether memory or resources are exhausted.
+bool is_memory(Library library, int status) {
+  switch (library) {
+    case Library::kDriver: return status == kOutOfMemory || status == kLaunchOutOfResources;
+    case Library::kNvrtc: return status == kNvrtcOutOfMemory;
+    case Library::kCublaslt: return status == kLtAllocationFailed;
+    case Library::kCudnn: return status == kDnnNoHostMemory || status == kDnnNoDeviceMemory;
+  }
+  return false;
+}
+
+// Tells whether a library says, as it is asked and before it computes anything, that it does not do
+// that.
+bool cannot_do(Library library, std::string_view symbol, int status) {
+  if (library == Library::kCudnn) {
+    const bool is_question = symbol.starts_with("cudnnGet") ||
+                             (symbol.starts_with("cudnnSet") && symbol != "cudnnSetStream");
+    return is_question && status >= kDnnBadParameter && status < kDnnFirstBehindNotSupported;
+  }
+  return library == Library::kCublaslt && symbol == "cublasLtMatmulAlgoGetHeuristic" &&
+         (status == kLtInvalidValue || status == kLtNotSupported);
+}
+
+}  // namespace
 
 core::Status failed(std::string_view symbol, int status) {
   const Library library = library_of(symbol);
   const bool is_driver = library == Library::kDriver;
-  const bool memory = is_driver ? status == kOutOfMemory || status == kLaunchOutOfResources
-                                : status == (library == Library::kNvrtc ? 1 : 3);
-  const bool cannot = library == Library::kCublaslt &&
-                      (status == kLtInvalidValue || status == kLtNotSupported) &&
-                      symbol == "cublasLtMatmulAlgoGetHeuristic";
+  const bool memory = is_memory(library, status);
+  const bool cannot = cannot_do(library, symbol, status);
   const auto [kind, code] = memory   ? std::pair(ErrorKind::kMemory, Code::kOutOfMemory)
                             : cannot ? std::pair(ErrorKind::kUnsupported, Code::kUnsupported)
                                      : std::pair(ErrorKind::kDevice, Code::kDevice);
@@ -205,6 +252,7 @@ std::vector<std::string> injectable_symbols() {
   MITHRIL_CUDA_GRAPH_FUNCTIONS(MITHRIL_CUDA_NAME)
   MITHRIL_NVRTC_FUNCTIONS(MITHRIL_CUDA_NAME)
   MITHRIL_CUBLASLT_FUNCTIONS(MITHRIL_CUDA_NAME)
+  MITHRIL_CUDNN_FUNCTIONS(MITHRIL_CUDA_NAME)
 #undef MITHRIL_CUDA_NAME
   return out;
 }

@@ -1,5 +1,5 @@
-// CUDA as this backend uses it: functions of the driver and of NVRTC, opened at run time, and what
-// their statuses mean. Nothing of CUDA is needed to build.
+// CUDA as this backend uses it: functions of the driver, of NVRTC and of libraries, opened at run
+// time, and what their statuses mean. Nothing of CUDA is needed to build.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,9 +27,13 @@ using lt_handle = struct LtHandle*;
 using lt_operation = struct LtOperationHandle*;
 using lt_layout = struct LtLayoutHandle*;
 using lt_preference = struct LtPreferenceHandle*;
+using dnn_handle = struct DnnHandle*;
+using dnn_operand = struct DnnOperandHandle*;  // tensors and filters
+using dnn_convolution = struct DnnConvolutionHandle*;
 
 // Constants of cuda.h that are used here.
 inline constexpr int kSuccess = 0;
+inline constexpr int kNvrtcOutOfMemory = 1;
 inline constexpr int kOutOfMemory = 2, kNoDevice = 100, kLaunchOutOfResources = 701;
 inline constexpr int kFirstOfKernels = 700, kLastOfKernels = 720;  // errors that stay in a context
 inline constexpr unsigned kStreamNonBlocking = 1;
@@ -54,7 +58,7 @@ inline constexpr unsigned kLtAddBias = 4;
 inline constexpr int kLtBatchCount = 5, kLtBatchStride = 6;                       // of layouts
 inline constexpr int kLtMostWorkspace = 1, kLtReductions = 3, kLtAlignmentA = 5;  // of searches
 inline constexpr unsigned kLtReduceComputed = 2;  // parts of a sum are kept in the type of sums
-inline constexpr int kLtInvalidValue = 7, kLtNotSupported = 15;
+inline constexpr int kLtAllocationFailed = 3, kLtInvalidValue = 7, kLtNotSupported = 15;
 
 /// cublasLtMatmulHeuristicResult_t, the algorithm in it as it is passed.
 struct LtAlgorithm {
@@ -66,6 +70,27 @@ struct LtHeuristic {
   int state = 0;
   float waves = 0;
   int reserved[4] = {};
+};
+
+// Constants of cudnn_graph.h and cudnn_ops.h.
+inline constexpr int kDnnFloat32 = 0, kDnnFloat64 = 1, kDnnFloat16 = 2, kDnnBfloat16 = 9;
+inline constexpr int kDnnRows = 0;  // layout [n, c, h, w]
+inline constexpr int kDnnCorrelation = 1;
+inline constexpr int kDnnDefaultMath = 0, kDnnTensorMath = 1, kDnnFmaMath = 3;
+inline constexpr int kDnnDeterministic = 1;
+inline constexpr int kDnnBadParameter = 2000, kDnnNotSupported = 3000;  // the first of their kinds
+inline constexpr int kDnnFirstBehindNotSupported = 4000;
+inline constexpr int kDnnNoHostMemory = 4003, kDnnNoDeviceMemory = 4004;
+
+/// cudnnConvolutionFwdAlgoPerf_t, and those of the gradients, which lie alike.
+struct DnnAlgorithm {
+  int algorithm = 0;
+  int status = 0;
+  float time = 0;
+  size_t memory = 0;
+  int determinism = 0;
+  int math = 0;
+  int reserved[3] = {};
 };
 
 // Every function of the driver: name here, name in the library, parameters.
@@ -154,6 +179,40 @@ struct LtHeuristic {
      const void*, const void*, lt_layout, void*, lt_layout, const LtAlgorithm*, void*, size_t, \
      cu_stream))
 
+// Those of cuDNN. A convolution and its gradients take operands of the same kinds in the same
+// places: two that are read, then the description, then the result.
+#define MITHRIL_CUDNN_FIND \
+  (dnn_handle, dnn_operand, dnn_operand, dnn_convolution, dnn_operand, int, int*, DnnAlgorithm*)
+#define MITHRIL_CUDNN_MEASURE \
+  (dnn_handle, dnn_operand, dnn_operand, dnn_convolution, dnn_operand, int, size_t*)
+#define MITHRIL_CUDNN_CONVOLVE                                                                   \
+  (dnn_handle, const void*, dnn_operand, const void*, dnn_operand, const void*, dnn_convolution, \
+   int, void*, size_t, const void*, dnn_operand, void*)
+#define MITHRIL_CUDNN_FUNCTIONS(X)                                                          \
+  X(create, cudnnCreate, (dnn_handle*))                                                     \
+  X(set_stream, cudnnSetStream, (dnn_handle, cu_stream))                                    \
+  X(create_tensor, cudnnCreateTensorDescriptor, (dnn_operand*))                             \
+  X(destroy_tensor, cudnnDestroyTensorDescriptor, (dnn_operand))                            \
+  X(set_tensor, cudnnSetTensor4dDescriptor, (dnn_operand, int, int, int, int, int, int))    \
+  X(create_filter, cudnnCreateFilterDescriptor, (dnn_operand*))                             \
+  X(destroy_filter, cudnnDestroyFilterDescriptor, (dnn_operand))                            \
+  X(set_filter, cudnnSetFilter4dDescriptor, (dnn_operand, int, int, int, int, int, int))    \
+  X(create_convolution, cudnnCreateConvolutionDescriptor, (dnn_convolution*))               \
+  X(destroy_convolution, cudnnDestroyConvolutionDescriptor, (dnn_convolution))              \
+  X(set_convolution, cudnnSetConvolution2dDescriptor,                                       \
+    (dnn_convolution, int, int, int, int, int, int, int, int))                              \
+  X(set_groups, cudnnSetConvolutionGroupCount, (dnn_convolution, int))                      \
+  X(set_math, cudnnSetConvolutionMathType, (dnn_convolution, int))                          \
+  X(find_output, cudnnGetConvolutionForwardAlgorithm_v7, MITHRIL_CUDNN_FIND)                \
+  X(measure_output, cudnnGetConvolutionForwardWorkspaceSize, MITHRIL_CUDNN_MEASURE)         \
+  X(make_output, cudnnConvolutionForward, MITHRIL_CUDNN_CONVOLVE)                           \
+  X(find_input, cudnnGetConvolutionBackwardDataAlgorithm_v7, MITHRIL_CUDNN_FIND)            \
+  X(measure_input, cudnnGetConvolutionBackwardDataWorkspaceSize, MITHRIL_CUDNN_MEASURE)     \
+  X(make_input, cudnnConvolutionBackwardData, MITHRIL_CUDNN_CONVOLVE)                       \
+  X(find_weights, cudnnGetConvolutionBackwardFilterAlgorithm_v7, MITHRIL_CUDNN_FIND)        \
+  X(measure_weights, cudnnGetConvolutionBackwardFilterWorkspaceSize, MITHRIL_CUDNN_MEASURE) \
+  X(make_weights, cudnnConvolutionBackwardFilter, MITHRIL_CUDNN_CONVOLVE)
+
 #define MITHRIL_CUDA_MEMBER(NAME, SYMBOL, PARAMETERS) int(*NAME) PARAMETERS = nullptr;
 /// The driver's functions; those of pools and of graphs are null where it has none.
 struct Functions {
@@ -172,6 +231,13 @@ struct CublasltFunctions {
   MITHRIL_CUBLASLT_FUNCTIONS(MITHRIL_CUDA_MEMBER)
   size_t (*version)() = nullptr;  // 120803 is 12.8.3
 };
+/// cuDNN's functions.
+struct CudnnFunctions {
+  MITHRIL_CUDNN_FUNCTIONS(MITHRIL_CUDA_MEMBER)
+  size_t (*version)() = nullptr;       // 91002 is 9.10.2
+  size_t (*cuda_version)() = nullptr;  // that it was built with: 12090 is 12.9
+  const char* (*error_name)(int) = nullptr;
+};
 #undef MITHRIL_CUDA_MEMBER
 
 /// Opens the driver's library once, MITHRIL_CUDA_LIB or libcuda.so.1, and initialises it. Fails,
@@ -184,9 +250,12 @@ const NvrtcFunctions* open_nvrtc(const std::string& path, std::string& why);
 /// Opens one library of cuBLASLt; null, and why, where it cannot be.
 const CublasltFunctions* open_cublaslt(const std::string& path, std::string& why);
 
-/// Turns a failure of a function of the driver into a typed error: MemoryError where memory or
-/// resources are exhausted, UnsupportedError where cuBLASLt finds no algorithm, DeviceNotAvailable
-/// otherwise.
+/// Opens one library of cuDNN; null, and why, where it cannot be.
+const CudnnFunctions* open_cudnn(const std::string& path, std::string& why);
+
+/// Turns a failure of a function of the driver or of a library into a typed error: MemoryError
+/// where memory or resources are exhausted, UnsupportedError where a library does not do what is
+/// asked for, DeviceNotAvailable otherwise.
 core::Status failed(std::string_view symbol, int status);
 
 /// The functions that can be made to fail.

@@ -17,34 +17,6 @@ using core::ErrorKind;
 // library's.
 constexpr uint32_t kUsualAlignment = 16;
 
-/// An object of the library, which is given back.
-template <class Handle>
-class Owned {
- public:
-  using Destroy = int (*)(Handle);
-  Owned() = default;
-  Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
-  Owned& operator=(Owned&&) = delete;
-  ~Owned() {
-    if (handle_ == nullptr) return;
-    destroy_(handle_);
-    device::count_object(-1);
-  }
-  template <class Create, class... Arguments>
-  core::Status make(Create create, const char* symbol, Destroy destroy, Arguments... arguments) {
-    destroy_ = destroy;
-    MITHRIL_RETURN_IF_ERROR(call(create, symbol, &handle_, arguments...));
-    device::count_object(1);
-    return {};
-  }
-  Handle get() const { return handle_; }
-
- private:
-  Handle handle_ = nullptr;
-  Destroy destroy_ = nullptr;
-};
-
 /// A matrix as the library has it, by columns: those of ours by rows are transposed there.
 struct ByColumns {
   int64_t rows = 0, columns = 0, between = 0;  // elements between columns
@@ -62,11 +34,11 @@ ByColumns transposed(int64_t rows, int64_t columns, int64_t row, int64_t column)
 }  // namespace
 
 /// C' = B' A', as matrices by columns.
-class Cublaslt::Product final : public device::PreparedProduct {
+class Cublaslt::Product final : public LibraryCall {
  public:
-  explicit Product(const CublasltFunctions& f) : f_(f) {}
+  Product(const CublasltFunctions& f, lt_handle handle) : f_(f), handle_(handle) {}
 
-  core::Status prepare(lt_handle handle, const plan::LibraryProduct& product) {
+  core::Status prepare(const plan::LibraryMatmul& product, const TakeWorkspace& take_workspace) {
     adds_bias_ = product.adds_bias;
     const ByColumns b = transposed(product.k, product.n, product.b_row, product.b_col);
     const ByColumns a = transposed(product.m, product.k, product.a_row, product.a_col);
@@ -76,27 +48,23 @@ class Cublaslt::Product final : public device::PreparedProduct {
     MITHRIL_RETURN_IF_ERROR(make_layout(left_, b, product.batches, product.b_batch));
     MITHRIL_RETURN_IF_ERROR(make_layout(right_, a, product.batches, product.a_batch));
     MITHRIL_RETURN_IF_ERROR(make_layout(result_, c, product.batches, product.c_batch));
-    MITHRIL_RETURN_IF_ERROR(find(handle, kUsualAlignment, usual_));
-    return find(handle, core::size_of(dtype_), any_);
+    MITHRIL_RETURN_IF_ERROR(find(kUsualAlignment, usual_));
+    MITHRIL_RETURN_IF_ERROR(find(core::size_of(dtype_), any_));
+    if (usual_.workspace == 0 && any_.workspace == 0) return {};
+    MITHRIL_ASSIGN(workspace_, take_workspace(kWorkspace));
+    return {};
   }
 
-  int64_t workspace() const {
-    return static_cast<int64_t>(std::max(usual_.workspace, any_.workspace));
-  }
-
-  core::Status multiply(lt_handle handle, const Places& at, cu_stream stream) const {
-    const cu_pointer all = at.a | at.b | at.c | at.bias;
+  core::Status enqueue(std::span<const cu_pointer> operands, cu_stream stream) const override {
+    const cu_pointer a = operands[0], b = operands[1], c = operands[2];
+    const cu_pointer bias = adds_bias_ ? operands[3] : 0;
+    const cu_pointer all = a | b | c | bias;
     const LtHeuristic& found = all % kUsualAlignment == 0 ? usual_ : any_;
-    if (adds_bias_) MITHRIL_RETURN_IF_ERROR(set_bias(at.bias));
-    const auto pointer = [](cu_pointer place) { return reinterpret_cast<void*>(place); };
-    static constexpr double kOne = 1, kZero = 0;
-    static constexpr float kOneFloat = 1, kZeroFloat = 0;
-    const void* const one = is_double() ? static_cast<const void*>(&kOne) : &kOneFloat;
-    const void* const zero = is_double() ? static_cast<const void*>(&kZero) : &kZeroFloat;
-    return call(f_.multiply, "cublasLtMatmul", handle, operation_.get(), one, pointer(at.b),
-                left_.get(), pointer(at.a), right_.get(), zero, pointer(at.c), result_.get(),
-                pointer(at.c), result_.get(), &found.algorithm, pointer(at.workspace),
-                found.workspace, stream);
+    if (adds_bias_) MITHRIL_RETURN_IF_ERROR(set_bias(bias));
+    return call(f_.multiply, "cublasLtMatmul", handle_, operation_.get(), scale_of(1, is_double()),
+                pointer_to(b), left_.get(), pointer_to(a), right_.get(), scale_of(0, is_double()),
+                pointer_to(c), result_.get(), pointer_to(c), result_.get(), &found.algorithm,
+                pointer_to(workspace_.at), found.workspace, stream);
   }
 
  private:
@@ -119,8 +87,8 @@ class Cublaslt::Product final : public device::PreparedProduct {
 
   core::Status set_bias(cu_pointer bias) const { return set(kLtBiasPointer, &bias, sizeof bias); }
 
-  core::Status make_layout(Owned<lt_layout>& layout, const ByColumns& matrix, int64_t batches,
-                           int64_t stride) const {
+  core::Status make_layout(LibraryObject<lt_layout>& layout, const ByColumns& matrix,
+                           int64_t batches, int64_t stride) const {
     MITHRIL_RETURN_IF_ERROR(layout.make(
         f_.create_layout, "cublasLtMatrixLayoutCreate", f_.destroy_layout, element(),
         static_cast<uint64_t>(matrix.rows), static_cast<uint64_t>(matrix.columns), matrix.between));
@@ -136,8 +104,8 @@ class Cublaslt::Product final : public device::PreparedProduct {
 
   // The algorithm that the library expects to be the fastest, of those whose sums do not depend on
   // which part of them ends first.
-  core::Status find(lt_handle handle, size_t alignment, LtHeuristic& found) const {
-    Owned<lt_preference> preference;
+  core::Status find(size_t alignment, LtHeuristic& found) const {
+    LibraryObject<lt_preference> preference;
     MITHRIL_RETURN_IF_ERROR(preference.make(f_.create_preference, "cublasLtMatmulPreferenceCreate",
                                             f_.destroy_preference));
     const auto set = [&](int attribute, const void* value, size_t size) {
@@ -155,7 +123,7 @@ class Cublaslt::Product final : public device::PreparedProduct {
     // The bias has no attribute: its place says what it is a multiple of.
     if (adds_bias_) MITHRIL_RETURN_IF_ERROR(set_bias(alignment));
     int count = 0;
-    MITHRIL_RETURN_IF_ERROR(call(f_.find, "cublasLtMatmulAlgoGetHeuristic", handle,
+    MITHRIL_RETURN_IF_ERROR(call(f_.find, "cublasLtMatmulAlgoGetHeuristic", handle_,
                                  operation_.get(), left_.get(), right_.get(), result_.get(),
                                  result_.get(), preference.get(), 1, &found, &count));
     if (count < 1) return failed("cublasLtMatmulAlgoGetHeuristic", kLtNotSupported);
@@ -174,9 +142,11 @@ class Cublaslt::Product final : public device::PreparedProduct {
   }
 
   const CublasltFunctions& f_;
-  Owned<lt_operation> operation_;
-  Owned<lt_layout> left_, right_, result_;
+  lt_handle handle_;
+  LibraryObject<lt_operation> operation_;
+  LibraryObject<lt_layout> left_, right_, result_;
   LtHeuristic usual_, any_;  // by where operands lie
+  Workspace workspace_;
   core::DType dtype_ = core::DType::kFloat32;
   bool adds_bias_ = false;
 };
@@ -210,20 +180,11 @@ std::string Cublaslt::name() const {
   return fmt::format("cuBLASLt {}.{}", version_ / 10000, version_ / 100 % 100);
 }
 
-core::Result<std::unique_ptr<const device::PreparedProduct>> Cublaslt::prepare(
-    const plan::LibraryProduct& product) const {
-  auto out = std::make_unique<Product>(*functions_);
-  MITHRIL_RETURN_IF_ERROR(out->prepare(handle_, product));
-  return std::unique_ptr<const device::PreparedProduct>(std::move(out));
-}
-
-int64_t Cublaslt::workspace_of(const device::PreparedProduct& product) {
-  return static_cast<const Product&>(product).workspace();
-}
-
-core::Status Cublaslt::multiply(const device::PreparedProduct& product, const Places& at,
-                                cu_stream stream) const {
-  return static_cast<const Product&>(product).multiply(handle_, at, stream);
+core::Result<LibraryCallPtr> Cublaslt::prepare(const plan::LibraryMatmul& product,
+                                               const TakeWorkspace& take_workspace) const {
+  auto out = std::make_unique<Product>(*functions_, handle_);
+  MITHRIL_RETURN_IF_ERROR(out->prepare(product, take_workspace));
+  return LibraryCallPtr(std::move(out));
 }
 
 }  // namespace mithril::cuda

@@ -1,11 +1,10 @@
 // cuBLASLt: products of matrices by NVIDIA's library, opened at run time where it is installed.
 #pragma once
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "backends/cuda/api.h"
-#include "backends/device/driver.h"
+#include "backends/cuda/library_call.h"
 
 namespace mithril::cuda {
 
@@ -19,20 +18,11 @@ class Cublaslt {
   /// "cuBLASLt 12.9".
   std::string name() const;
 
-  /// Memory that multiply() may use, all products after each other.
+  /// Memory that all products after each other work in, where one needs some.
   static constexpr int64_t kWorkspace = 32 << 20;
 
-  core::Result<std::unique_ptr<const device::PreparedProduct>> prepare(
-      const plan::LibraryProduct& product) const;
-  /// Bytes of the workspace that the product needs.
-  static int64_t workspace_of(const device::PreparedProduct& product);
-
-  /// Says where the operands of a product lie; `bias` and `workspace` where they are needed.
-  struct Places {
-    cu_pointer a = 0, b = 0, c = 0, bias = 0, workspace = 0;
-  };
-  core::Status multiply(const device::PreparedProduct& product, const Places& at,
-                        cu_stream stream) const;
+  core::Result<LibraryCallPtr> prepare(const plan::LibraryMatmul& product,
+                                       const TakeWorkspace& take_workspace) const;
 
  private:
   class Product;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <utility>
 
@@ -17,8 +18,11 @@ using core::ErrorKind;
 constexpr int64_t kKeptBytes = 256 << 20;  // that a pool keeps when nothing uses them
 constexpr int64_t kSpareShare = 4;         // a quarter of the memory may be kept for later runs
 constexpr int64_t kGranule = 512;          // sizes of allocations are multiples
-constexpr int kThreads = 128;              // of a block, where items are alone
-constexpr int kFewThreads = 32;            // where there are few items
+// A sixteenth of the memory for what a convolution works in: kernels of tensor cores take operands
+// with channels side by side, and copies of images that lie otherwise are made there.
+constexpr int64_t kWorkspaceShare = 16;
+constexpr int kThreads = 128;    // of a block, where items are alone
+constexpr int kFewThreads = 32;  // where there are few items
 
 core::Result<std::vector<DeviceInfo>> list(const Functions& f) {
   int count = 0, driver = 0;
@@ -87,19 +91,18 @@ core::Result<std::shared_ptr<Device>> Device::open(int index, const Libraries& l
   if (known != opened.end()) return known->second;
   const DeviceInfo& info = all[static_cast<size_t>(index)];
   MITHRIL_ASSIGN(Compiler compiler, Compiler::open(libraries.nvrtc, info.driver));
-  std::shared_ptr<Device> device(new Device(*f, std::move(compiler), info, libraries.cublaslt));
+  std::shared_ptr<Device> device(new Device(*f, std::move(compiler), info, libraries));
   MITHRIL_RETURN_IF_ERROR(device->start());
   return opened[index] = device;
 }
 
-Device::Device(const Functions& functions, Compiler compiler, DeviceInfo info,
-               std::vector<std::string> cublaslt)
+Device::Device(const Functions& functions, Compiler compiler, DeviceInfo info, Libraries libraries)
     : Driver("CUDA", info.name, info.memory),
       functions_(functions),
       compiler_(std::move(compiler)),
       info_(std::move(info)),
       spare_(info_.memory / kSpareShare),
-      cublaslt_paths_(std::move(cublaslt)) {}
+      libraries_(std::move(libraries)) {}
 
 core::Status Device::start() {
   MITHRIL_RETURN_IF_ERROR(
@@ -415,36 +418,60 @@ core::Status Device::launch(const device::Kernel& kernel, std::span<const device
 // ---------------------------------------------------------------- products
 
 const core::Result<Cublaslt>& Device::product_library() {
-  const std::lock_guard lock(products_mutex_);
+  const std::lock_guard lock(libraries_mutex_);
   if (!products_) {
-    products_ = in_context([&] { return Cublaslt::open(cublaslt_paths_, info_.driver); });
+    products_ = in_context([&] { return Cublaslt::open(libraries_.cublaslt, info_.driver); });
   }
   return *products_;
 }
 
+const core::Result<Cudnn>& Device::convolution_library() {
+  const std::lock_guard lock(libraries_mutex_);
+  if (!convolutions_) {
+    convolutions_ = in_context([&] { return Cudnn::open(libraries_.cudnn, info_.driver); });
+  }
+  return *convolutions_;
+}
+
+// Calls that have a smaller one keep that; by powers of two, all of those are no larger together
+// than the last one.
+core::Result<Workspace> Device::workspace(int64_t bytes) {
+  const std::lock_guard lock(workspace_mutex_);
+  if (workspace_bytes_ < bytes) {
+    const auto size = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(bytes)));
+    workspace_ = {};  // before the larger one is asked for
+    workspace_bytes_ = 0;
+    MITHRIL_ASSIGN(workspace_.memory, allocate(size));
+    workspace_.at = Buffer::at({workspace_.memory.get(), 0});
+    workspace_bytes_ = size;
+  }
+  return workspace_;
+}
+
 core::Result<std::unique_ptr<const device::PreparedProduct>> Device::prepare(
     const plan::LibraryProduct& product) {
-  const core::Result<Cublaslt>& library = product_library();
-  MITHRIL_CHECK(library.ok(), "a product of a library that is not open");
-  MITHRIL_ASSIGN(auto out, in_context([&] { return library->prepare(product); }));
-  if (Cublaslt::workspace_of(*out) == 0) return out;
-  const std::lock_guard lock(products_mutex_);
-  if (workspace_ == nullptr) {
-    MITHRIL_ASSIGN(workspace_, allocate(Cublaslt::kWorkspace));
-    workspace_at_ = Buffer::at({workspace_.get(), 0});
-  }
-  return out;
+  const TakeWorkspace take_workspace = [this](int64_t bytes) { return workspace(bytes); };
+  const auto prepared = [&]() -> core::Result<LibraryCallPtr> {
+    if (const auto* const matmul = std::get_if<plan::LibraryMatmul>(&product)) {
+      const core::Result<Cublaslt>& library = product_library();
+      MITHRIL_CHECK(library.ok(), "a product of a library that is not open");
+      return library->prepare(*matmul, take_workspace);
+    }
+    const core::Result<Cudnn>& library = convolution_library();
+    MITHRIL_CHECK(library.ok(), "a convolution of a library that is not open");
+    return library->prepare(std::get<plan::LibraryConv2d>(product), info_.memory / kWorkspaceShare,
+                            take_workspace);
+  };
+  MITHRIL_ASSIGN(LibraryCallPtr out, in_context(prepared));
+  return std::unique_ptr<const device::PreparedProduct>(std::move(out));
 }
 
 core::Status Device::multiply(const device::PreparedProduct& product,
                               std::span<const device::Ref> operands) {
-  Cublaslt::Places at;
-  at.a = Buffer::at(operands[0]);
-  at.b = Buffer::at(operands[1]);
-  at.c = Buffer::at(operands[2]);
-  if (operands.size() > 3) at.bias = Buffer::at(operands[3]);
-  at.workspace = workspace_at_;
-  return in_context([&] { return (*products_)->multiply(product, at, queue()); });
+  std::vector<cu_pointer> places;
+  for (const device::Ref& ref : operands) places.push_back(Buffer::at(ref));
+  return in_context(
+      [&] { return static_cast<const LibraryCall&>(product).enqueue(places, queue()); });
 }
 
 // ---------------------------------------------------------------- graphs

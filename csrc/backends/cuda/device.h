@@ -1,6 +1,5 @@
 // A device of CUDA: its primary context, a stream, its memory and its loaded programs.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "backends/cuda/api.h"
 #include "backends/cuda/compiler.h"
 #include "backends/cuda/cublaslt.h"
+#include "backends/cuda/cudnn.h"
 #include "backends/cuda/spare_memory.h"
 #include "backends/cuda/staging.h"
 #include "backends/device/driver.h"
@@ -32,7 +32,7 @@ core::Result<std::vector<DeviceInfo>> list_devices();
 
 /// Says where NVIDIA's libraries may be, in order of preference.
 struct Libraries {
-  std::vector<std::string> nvrtc, cublaslt;
+  std::vector<std::string> nvrtc, cublaslt, cudnn;
 };
 
 /// Uses the context that the frameworks of the process share, and a stream of its own. The thread's
@@ -47,9 +47,10 @@ class Device final : public device::Driver {
   const Compiler& compiler() const { return compiler_; }
   std::string compiler_identity() const { return compiler_.identity(info_.architecture); }
 
-  /// The library that does products, or why there is none. It is opened once, when it is first
-  /// asked for.
+  /// The library that does products of matrices, or why there is none; and that of convolutions.
+  /// Each is opened once, when it is first asked for.
   const core::Result<Cublaslt>& product_library();
+  const core::Result<Cudnn>& convolution_library();
 
   /// Compiles a text for this device.
   core::Result<std::string> compile(const std::string& text) const;
@@ -88,13 +89,13 @@ class Device final : public device::Driver {
   class Buffer;
   class CudaProgram;
   class Graph;
-  Device(const Functions& functions, Compiler compiler, DeviceInfo info,
-         std::vector<std::string> cublaslt);
+  Device(const Functions& functions, Compiler compiler, DeviceInfo info, Libraries libraries);
   core::Status start();
   core::Status start_pool();
   void start_staging();
   core::Status wait() const;
   core::Result<cu_pointer> take(int64_t bytes);
+  core::Result<Workspace> workspace(int64_t bytes);
   void give_back(cu_pointer pointer, int64_t bytes) const;
   void free(cu_pointer pointer) const;
   void free_spare();
@@ -146,11 +147,13 @@ class Device final : public device::Driver {
   // Records graphs: memory may be given back to the other one meanwhile, by any thread.
   cu_stream recording_ = nullptr;
   bool is_recording_ = false;
-  std::vector<std::string> cublaslt_paths_;
-  std::mutex products_mutex_;
+  const Libraries libraries_;
+  std::mutex libraries_mutex_;
   std::optional<core::Result<Cublaslt>> products_;
-  device::MemoryPtr workspace_;  // of products, which come one after another
-  std::atomic<cu_pointer> workspace_at_ = 0;
+  std::optional<core::Result<Cudnn>> convolutions_;
+  std::mutex workspace_mutex_;
+  Workspace workspace_;  // the largest so far
+  int64_t workspace_bytes_ = 0;
 };
 
 /// The texts of plans for CUDA.

@@ -1,5 +1,6 @@
 // The kernels that the device has, as rows of the table of selection.
 #pragma once
+#include <compare>
 #include <cstdint>
 #include <span>
 
@@ -11,8 +12,17 @@ namespace mithril::cuda {
 /// Says who does products of matrices, where it can: kernels of this backend, or cuBLASLt, which
 /// may round factors to TF32.
 enum class Products : uint8_t { kOwn, kLibrary, kLibraryTf32 };
+/// Says the same of convolutions and cuDNN, which has bfloat16 on newer devices.
+enum class Convolutions : uint8_t { kOwn, kLibrary, kLibraryTf32, kLibraryWithoutBfloat16 };
+
+/// Says who does what libraries can do, too.
+struct Makers {
+  Products products = Products::kOwn;
+  Convolutions convolutions = Convolutions::kOwn;
+  auto operator<=>(const Makers&) const = default;
+};
 
 /// The families, in order of preference within an op.
-std::span<const select::KernelFamily> kernel_families(Products products);
+std::span<const select::KernelFamily> kernel_families(const Makers& makers);
 
 }  // namespace mithril::cuda

@@ -1,5 +1,5 @@
 // Matrix products and convolutions in tiles of blocks; convolutions gather their taps. Products by
-// cuBLASLt stand before them where it is there.
+// cuBLASLt and convolutions by cuDNN stand before them where these are there.
 #include <array>
 #include <vector>
 
@@ -24,7 +24,7 @@ constexpr select::KernelDef kKernels[] = {
 };
 
 bool fits_library(const KernelRequest& request) {
-  return device::library_product(request).has_value();
+  return device::library_matmul(request).has_value();
 }
 
 // Halves in any layout, once they are copied: kernels multiply no halves.
@@ -38,7 +38,7 @@ bool fits_library_copied(const KernelRequest& request) {
 
 template <bool kAllowsTf32>
 core::Result<plan::Step> make_library_step(const KernelRequest& request) {
-  plan::LibraryProduct product = *device::library_product(request);
+  plan::LibraryMatmul product = *device::library_matmul(request);
   product.allows_tf32 = kAllowsTf32 && product.dtype == core::DType::kFloat32;
   return device::library_step(request, product, kLanguage);
 }
@@ -62,28 +62,81 @@ constexpr std::array<select::KernelDef, 2> library_matmul(const char* name) {
 constexpr auto kLibrary = library_matmul<false>("cuda.cublaslt");
 constexpr auto kLibraryTf32 = library_matmul<true>("cuda.cublaslt_tf32");
 
-std::span<const select::KernelDef> product_kernels() { return kKernels; }
-std::span<const select::KernelDef> library_kernels() { return kLibrary; }
-std::span<const select::KernelDef> library_kernels_tf32() { return kLibraryTf32; }
+template <bool kHasBfloat16>
+bool fits_cudnn(const KernelRequest& request) {
+  return (kHasBfloat16 || request.outputs[0].dtype != core::DType::kBFloat16) &&
+         device::library_conv2d(request).has_value();
+}
 
-// In order of preference within an op.
-#define MITHRIL_CUDA_FAMILIES                                                           \
-  product_kernels, device::row_kernels, device::movement_kernels, device::pool_kernels, \
-      device::axis_kernels, device::attention_kernels
-constexpr select::KernelFamily kFamilies[] = {MITHRIL_CUDA_FAMILIES};
-constexpr select::KernelFamily kWithLibrary[] = {library_kernels, MITHRIL_CUDA_FAMILIES};
-constexpr select::KernelFamily kWithTf32[] = {library_kernels_tf32, MITHRIL_CUDA_FAMILIES};
-#undef MITHRIL_CUDA_FAMILIES
+// What kernels finish by blocks of their result side by side.
+template <bool kHasBfloat16>
+bool fits_cudnn_side_by_side(const KernelRequest& request) {
+  if (!fits_cudnn<kHasBfloat16>(request)) return false;
+  const plan::LibraryConv2d product = *device::library_conv2d(request);
+  return product.stride_h == 1 && product.stride_w == 1;
+}
+
+template <bool kAllowsTf32>
+core::Result<plan::Step> make_cudnn_step(const KernelRequest& request) {
+  plan::LibraryConv2d product = *device::library_conv2d(request);
+  product.allows_tf32 = kAllowsTf32 && product.dtype == core::DType::kFloat32;
+  return device::library_step(request, product, kLanguage);
+}
+
+template <bool kAllowsTf32, bool kHasBfloat16>
+constexpr std::array<select::KernelDef, 4> library_conv2d(const char* name) {
+  using Support = select::EpilogueSupport;
+  const auto row = [&](const char* op, Support epilogues, const select::Condition& matches) {
+    return select::KernelDef{op,       name,    select::OrderClass::kOther,
+                             true,     matches, make_cudnn_step<kAllowsTf32>,
+                             epilogues};
+  };
+  constexpr select::Condition kFits = {
+      fits_cudnn<kHasBfloat16>,
+      "floats of one type, some, padding alike on either side, and no exact_conv"};
+  constexpr select::Condition kFitsSideBySide = {
+      fits_cudnn_side_by_side<kHasBfloat16>,
+      "floats of one type, some, padding alike on either side, no strides, and no exact_conv"};
+  constexpr select::Condition kFitsStrided = {
+      fits_cudnn<kHasBfloat16>,
+      "floats of one type, some, padding alike on either side, strides of at most 4, and no "
+      "exact_conv"};
+  return {
+      row("conv2d", Support::kBlocks, kFits), row("conv2d_dx", Support::kBlocks, kFitsSideBySide),
+      row("conv2d_dx", Support::kNothing, kFitsStrided), row("conv2d_dw", Support::kBlocks, kFits)};
+}
+constexpr auto kCudnn = library_conv2d<false, true>("cuda.cudnn");
+constexpr auto kCudnnTf32 = library_conv2d<true, true>("cuda.cudnn_tf32");
+constexpr auto kCudnnWithoutBfloat16 = library_conv2d<false, false>("cuda.cudnn");
+
+template <const auto& kRows>
+std::span<const select::KernelDef> rows() {
+  return kRows;
+}
+std::span<const select::KernelDef> no_rows() { return {}; }
+
+// In the order of Products and of Convolutions.
+constexpr select::KernelFamily kOfProducts[] = {no_rows, rows<kLibrary>, rows<kLibraryTf32>};
+constexpr select::KernelFamily kOfConvolutions[] = {no_rows, rows<kCudnn>, rows<kCudnnTf32>,
+                                                    rows<kCudnnWithoutBfloat16>};
+
+using Families = std::array<select::KernelFamily, 8>;
+constexpr auto kFamilies = [] {
+  std::array<std::array<Families, std::size(kOfConvolutions)>, std::size(kOfProducts)> out{};
+  for (size_t i = 0; i < std::size(kOfProducts); ++i) {
+    for (size_t k = 0; k < std::size(kOfConvolutions); ++k) {
+      out[i][k] = {kOfProducts[i],       kOfConvolutions[k],       rows<kKernels>,
+                   device::row_kernels,  device::movement_kernels, device::pool_kernels,
+                   device::axis_kernels, device::attention_kernels};
+    }
+  }
+  return out;
+}();
 
 }  // namespace
 
-std::span<const select::KernelFamily> kernel_families(Products products) {
-  switch (products) {
-    case Products::kOwn: return kFamilies;
-    case Products::kLibrary: return kWithLibrary;
-    case Products::kLibraryTf32: return kWithTf32;
-  }
-  return kFamilies;
+std::span<const select::KernelFamily> kernel_families(const Makers& makers) {
+  return kFamilies[static_cast<size_t>(makers.products)][static_cast<size_t>(makers.convolutions)];
 }
 
 }  // namespace mithril::cuda

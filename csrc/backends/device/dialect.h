@@ -1,6 +1,7 @@
 // A language of devices, as far as plans that are printed in it differ from those in another.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -33,7 +34,8 @@ struct PrintOptions {
   bool is_vectored = false;      // whether loops are printed for vectors of 16
   int threads_of_rows = 0;       // that do a long row together; 0: a row is one thread's
   plan::RegisterTile tile = {};  // of products
-  bool uses_library = true;      // where steps say that one may do their product
+  /// Those that kernels do, though a library might: it has no algorithm for them.
+  std::set<const plan::LibraryProduct*> refused = {};
 };
 
 }  // namespace mithril::device

@@ -53,7 +53,7 @@ class Program {
   virtual core::Result<std::unique_ptr<Kernel>> kernel(const std::string& name) const = 0;
 };
 
-/// A product that a library is ready to do.
+/// A product, or a convolution, that a library is ready to do.
 class PreparedProduct {
  public:
   PreparedProduct() = default;
@@ -174,8 +174,8 @@ class Driver {
                               const Launch& launch) = 0;
 
   /// Makes a library ready for a product, and enqueues it; only where plans have such products.
-  /// UnsupportedError where the library cannot. `operands`: A, B, C and, where it is added, the
-  /// bias.
+  /// UnsupportedError where the library cannot. `operands`: both factors, the result and, where it
+  /// is added, the bias.
   virtual core::Result<std::unique_ptr<const PreparedProduct>> prepare(
       const plan::LibraryProduct& product);
   virtual core::Status multiply(const PreparedProduct& product, std::span<const Ref> operands);

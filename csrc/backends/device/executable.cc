@@ -84,22 +84,18 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
       plan::check_memory(out->plan_, {out->driver_->memory(), "and the device has"}));
   PrintOptions options = out->driver_->print_options();
   out->between_waits_ = options.is_cpu ? kBetweenWaits : kBetweenWaitsOfGpu;
-  Status status = out->compile(options, build);
-  if (!status.ok() && status.error().kind == core::ErrorKind::kUnsupported) {
-    // The library cannot do one of the products: kernels do them all.
-    out->prepared_.clear();
-    out->kernels_.clear();
-    options.uses_library = false;
-    status = out->compile(options, build);
-  }
-  MITHRIL_RETURN_IF_ERROR(std::move(status));
+  MITHRIL_RETURN_IF_ERROR(out->compile(std::move(options), build));
   MITHRIL_RETURN_IF_ERROR(out->prepare_report());
   out->prepare_recording();
   return std::shared_ptr<const Executable>(std::move(out));
 }
 
-core::Status Executable::compile(const PrintOptions& options, const Build& build) {
+core::Status Executable::compile(PrintOptions options, const Build& build) {
   MITHRIL_ASSIGN(source_, print_plan(plan_, options));
+  MITHRIL_RETURN_IF_ERROR(prepare_products(*source_.code, options.refused));
+  if (!options.refused.empty()) {
+    MITHRIL_ASSIGN(source_, print_plan(plan_, options));
+  }
   if (!source_.text.empty()) {
     MITHRIL_ASSIGN(program_, build(source_.text));
   }
@@ -119,6 +115,29 @@ core::Result<const Kernel*> Executable::kernel_of(const std::string& name) {
   return kernels_.emplace(name, std::move(kernel)).first->second.get();
 }
 
+core::Status Executable::prepare_products(const PlanCode& code,
+                                          std::set<const plan::LibraryProduct*>& refused) {
+  for (const StepCode& step : code.steps) {
+    if (step.product != nullptr) {
+      auto made = driver_->prepare(*step.product);
+      if (made.ok()) {
+        products_.emplace(step.product.get(), std::move(*made));
+      } else if (made.error().kind == core::ErrorKind::kUnsupported) {
+        refused.insert(step.product.get());
+      } else {
+        return std::move(made).status();
+      }
+    }
+    if (step.first != nullptr) {
+      MITHRIL_RETURN_IF_ERROR(prepare_products(*step.first, refused));
+    }
+    if (step.second != nullptr) {
+      MITHRIL_RETURN_IF_ERROR(prepare_products(*step.second, refused));
+    }
+  }
+  return {};
+}
+
 core::Status Executable::prepare(const PlanCode& code) {
   Prepared prepared;
   MITHRIL_RETURN_IF_ERROR(prepare_constants(*code.plan, prepared));
@@ -127,10 +146,6 @@ core::Status Executable::prepare(const PlanCode& code) {
     prepared.host.emplace_back();
     prepared.kernels.push_back(nullptr);
     prepared.chains.push_back(nullptr);
-    prepared.products.push_back(nullptr);
-    if (step.product != nullptr) {
-      MITHRIL_ASSIGN(prepared.products.back(), driver_->prepare(*step.product));
-    }
     if (step.chain != nullptr) {
       MITHRIL_ASSIGN(prepared.chains.back(), kernel_of(step.chain->kernel));
     }
@@ -411,7 +426,7 @@ class Executable::Run {
     const StepCode& step = code.steps[at];
     const PlannedStep& planned = code.plan->steps[at];
     if (step.product != nullptr) {
-      MITHRIL_RETURN_IF_ERROR(multiply(*step.product, *made.products[at], planned, bases));
+      MITHRIL_RETURN_IF_ERROR(multiply(*step.product, planned, bases));
     }
     switch (step.kind) {
       case StepCode::Kind::kNothing: return {};
@@ -438,12 +453,12 @@ class Executable::Run {
     return driver_.launch(kernel, operands, {1, 0});
   }
 
-  Status multiply(const plan::LibraryProduct& product, const PreparedProduct& prepared,
-                  const PlannedStep& planned, const Bases& bases) {
+  Status multiply(const plan::LibraryProduct& product, const PlannedStep& planned,
+                  const Bases& bases) {
     std::vector<Ref> operands;
-    const size_t count = product.adds_bias ? 4 : 3;
+    const size_t count = plan::adds_bias(product) ? 4 : 3;
     for (size_t i = 0; i < count; ++i) operands.push_back(operand(planned, i, bases));
-    return driver_.multiply(prepared, operands);
+    return driver_.multiply(*executable_.products_.at(&product), operands);
   }
 
   Status launch(const StepCode& step, const PlannedStep& planned, const Kernel& kernel,

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -35,12 +36,14 @@ class Executable final : public runtime::Executable {
     std::vector<std::unique_ptr<const runtime::HostExecutable>> host;  // by step; null: not there
     std::vector<const Kernel*> kernels;                                // by step
     std::vector<const Kernel*> chains;                                 // by step
-    std::vector<std::unique_ptr<const PreparedProduct>> products;      // by step
   };
 
   Executable(std::shared_ptr<Driver> driver, plan::Plan plan)
       : driver_(std::move(driver)), plan_(std::move(plan)) {}
-  core::Status compile(const PrintOptions& options, const Build& build);
+  core::Status compile(PrintOptions options, const Build& build);
+  /// Makes libraries ready for products; `refused` gets those for which they have no algorithm.
+  core::Status prepare_products(const PlanCode& code,
+                                std::set<const plan::LibraryProduct*>& refused);
   core::Status prepare(const PlanCode& code);
   core::Status prepare_constants(const plan::Plan& plan, Prepared& prepared) const;
   core::Status prepare_report();
@@ -55,6 +58,7 @@ class Executable final : public runtime::Executable {
   std::shared_ptr<const Program> program_;  // null: no step is a kernel of the device
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;  // by name
   std::unordered_map<const PlanCode*, Prepared> prepared_;
+  std::unordered_map<const plan::LibraryProduct*, std::unique_ptr<const PreparedProduct>> products_;
   MemoryPtr report_;          // of a Report; null: no step reports
   double between_waits_ = 0;  // nanoseconds, estimated
   bool is_recordable_ = false;

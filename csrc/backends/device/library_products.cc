@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "select/kernel_dims.h"
 #include "select/kernel_rows.h"
@@ -10,7 +11,8 @@
 namespace mithril::device {
 namespace {
 
-using plan::LibraryProduct;
+using plan::LibraryConv2d;
+using plan::LibraryMatmul;
 
 constexpr int64_t kMostBatches = 65535;  // of a launch on a GPU
 
@@ -19,7 +21,7 @@ bool is_matrix(int64_t rows, int64_t columns, int64_t row, int64_t column) {
 }
 
 // Axes of batches as one: of each operand they are a stride apart.
-bool merge_batches(const ref_matmul_dims& d, LibraryProduct& out) {
+bool merge_batches(const ref_matmul_dims& d, LibraryMatmul& out) {
   const int64_t* const strides[] = {d.a_batch, d.b_batch, d.c_batch};
   int64_t* const to[] = {&out.a_batch, &out.b_batch, &out.c_batch};
   bool is_first = true;
@@ -39,7 +41,7 @@ bool merge_batches(const ref_matmul_dims& d, LibraryProduct& out) {
 }
 
 // Tells whether all of the epilogue is that a row is added to each row of the result, in place.
-bool adds_bias(const select::Epilogue& epilogue, const LibraryProduct& product) {
+bool adds_bias(const select::Epilogue& epilogue, const LibraryMatmul& product) {
   const core::DType dtype = product.dtype;
   const auto& code = epilogue.program.code;
   const auto is = [&](size_t at, tile::Opcode opcode) {
@@ -65,7 +67,7 @@ bool adds_bias(const select::Epilogue& epilogue, const LibraryProduct& product) 
 
 }  // namespace
 
-std::optional<LibraryProduct> library_product(const select::KernelRequest& request) {
+std::optional<LibraryMatmul> library_matmul(const KernelRequest& request) {
   const core::DType dtype = request.outputs[0].dtype;
   const auto is_one = [&](const select::Operand& operand) {
     return operand.dtype == dtype && operand.shape.size() <= REF_MAX_RANK;
@@ -74,7 +76,7 @@ std::optional<LibraryProduct> library_product(const select::KernelRequest& reque
   if (!is_float || request.exact_linalg || !is_one(request.inputs[0]) || !is_one(request.inputs[1]))
     return {};
   const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));
-  LibraryProduct out;
+  LibraryMatmul out;
   out.dtype = dtype;
   out.m = d.m;
   out.n = d.n;
@@ -93,18 +95,134 @@ std::optional<LibraryProduct> library_product(const select::KernelRequest& reque
   return can ? std::optional(out) : std::nullopt;
 }
 
-plan::Step library_step(const select::KernelRequest& request, LibraryProduct product,
-                        const ProductLanguage& language) {
-  plan::Step step = product_step(request, {matmul_product(request)}, language);
-  auto call = std::get<plan::FunctionCall>(*step.call);
-  if (tile::is_half(product.dtype)) {
-    call.in_tile = nullptr;  // kernels multiply float32, to which such nodes are widened
-  } else {
-    product.adds_bias = request.epilogue != nullptr && adds_bias(*request.epilogue, product);
+// ---------------------------------------------------------------- convolutions
+
+namespace {
+
+using Makes = LibraryConv2d::Makes;
+
+Makes made_by(const KernelRequest& request) {
+  if (request.op.name == "conv2d") return Makes::kOutput;
+  return request.op.name == "conv2d_dx" ? Makes::kInput : Makes::kWeights;
+}
+
+ref_conv2d_dims dims_of(const KernelRequest& request) {
+  switch (made_by(request)) {
+    case Makes::kOutput: return select::conv2d_dims(request);
+    case Makes::kInput: return select::conv2d_dx_dims(request);
+    case Makes::kWeights: return select::conv2d_dw_dims(request);
   }
-  call.product = std::make_shared<const LibraryProduct>(product);
+  return {};
+}
+
+// Tells whether kernels do the same, of elements of float32 where these are halves.
+bool fits_kernel(const KernelRequest& request) {
+  std::vector<select::Operand> outputs(request.outputs.begin(), request.outputs.end());
+  outputs[0].dtype = core::widened(outputs[0].dtype);
+  KernelRequest wide = request;
+  wide.outputs = outputs;
+  switch (made_by(request)) {
+    case Makes::kOutput: return fits_conv2d(wide);
+    case Makes::kInput: return fits_conv2d_dx(wide);
+    case Makes::kWeights: return fits_conv2d_dw(wide);
+  }
+  return false;
+}
+
+// Tells whether windows that begin `pad` before an image, and end as far behind it at most, are so
+// many.
+bool is_symmetric(int64_t size, int64_t pad, int64_t taps, int64_t dilation, int64_t stride,
+                  int64_t windows) {
+  const int64_t room = size + 2 * pad - ((taps - 1) * dilation + 1);
+  return pad >= 0 && room >= 0 && room / stride + 1 == windows;
+}
+
+// Libraries count elements in 32 bits.
+bool has_countable_operands(const KernelRequest& request) {
+  const auto is_countable = [](const select::Operand& operand) {
+    double count = 1;
+    for (const int64_t size : operand.shape) count *= static_cast<double>(size);
+    return count > 0 && count <= INT32_MAX;
+  };
+  return is_countable(request.inputs[0]) && is_countable(request.inputs[1]) &&
+         is_countable(request.outputs[0]);
+}
+
+// Those of windows are attributes, which no operand bounds, and libraries multiply them in 32 bits.
+bool has_usual_windows(const ref_conv2d_dims& d) {
+  const int64_t numbers[] = {d.stride_h,   d.stride_w, d.dilation_h,
+                             d.dilation_w, d.pad_top,  d.pad_left};
+  return std::all_of(std::begin(numbers), std::end(numbers),
+                     [](int64_t number) { return number <= INT16_MAX; });
+}
+
+}  // namespace
+
+std::optional<LibraryConv2d> library_conv2d(const KernelRequest& request) {
+  const core::DType dtype = request.outputs[0].dtype;
+  const bool is_one = request.inputs[0].dtype == dtype && request.inputs[1].dtype == dtype;
+  if (!is_one || request.exact_conv || !has_countable_operands(request) || !fits_kernel(request))
+    return {};
+  const ref_conv2d_dims d = dims_of(request);
+  const bool can = has_usual_windows(d) &&
+                   is_symmetric(d.h_in, d.pad_top, d.kh, d.dilation_h, d.stride_h, d.h_out) &&
+                   is_symmetric(d.w_in, d.pad_left, d.kw, d.dilation_w, d.stride_w, d.w_out);
+  if (!can) return {};
+  LibraryConv2d out;
+  out.makes = made_by(request);
+  out.dtype = dtype;
+  out.batch = d.batch;
+  out.groups = d.groups;
+  out.c_in = d.c_in;
+  out.h_in = d.h_in;
+  out.w_in = d.w_in;
+  out.c_out = d.c_out;
+  out.h_out = d.h_out;
+  out.w_out = d.w_out;
+  out.kh = d.kh;
+  out.kw = d.kw;
+  out.stride_h = d.stride_h;
+  out.stride_w = d.stride_w;
+  out.pad_h = d.pad_top;
+  out.pad_w = d.pad_left;
+  out.dilation_h = d.dilation_h;
+  out.dilation_w = d.dilation_w;
+  return out;
+}
+
+// ---------------------------------------------------------------- steps
+
+namespace {
+
+plan::Step step_by_library(const KernelRequest& request, std::vector<Product> products,
+                           plan::LibraryProduct product, const ProductLanguage& language) {
+  plan::Step step = product_step(request, std::move(products), language);
+  auto call = std::get<plan::FunctionCall>(*step.call);
+  if (tile::is_half(plan::dtype_of(product))) call.in_tile = nullptr;
+  call.product = std::make_shared<const plan::LibraryProduct>(std::move(product));
   step.call = std::make_shared<const plan::Call>(std::move(call));
   return step;
+}
+
+}  // namespace
+
+plan::Step library_step(const KernelRequest& request, LibraryMatmul product,
+                        const ProductLanguage& language) {
+  product.adds_bias = !tile::is_half(product.dtype) && request.epilogue != nullptr &&
+                      adds_bias(*request.epilogue, product);
+  return step_by_library(request, {matmul_product(request)}, product, language);
+}
+
+plan::Step library_step(const KernelRequest& request, const LibraryConv2d& product,
+                        const ProductLanguage& language) {
+  switch (product.makes) {
+    case Makes::kOutput:
+      return step_by_library(request, {conv2d_product(request)}, product, language);
+    case Makes::kInput:
+      return step_by_library(request, conv2d_dx_products(request), product, language);
+    case Makes::kWeights: break;
+  }
+  return step_by_library(request, {conv2d_dw_product(request)}, product, language);
 }
 
 }  // namespace mithril::device

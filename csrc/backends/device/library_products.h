@@ -1,4 +1,5 @@
-// Matrix products that a library of the device does, with what runs on their elements behind it.
+// Matrix products and convolutions that a library of the device does, with what runs on their
+// elements behind it.
 #pragma once
 #include <optional>
 
@@ -15,12 +16,19 @@ inline bool lies_by_rows(int64_t rows, int64_t columns, int64_t row, int64_t col
 /// The product of a node of op matmul, where a library can do it: floats of one type, some, whose
 /// rows or columns lie side by side, and batches that are a stride apart. Halves are multiplied and
 /// added in float32, and rounded once.
-std::optional<plan::LibraryProduct> library_product(const select::KernelRequest& request);
+std::optional<plan::LibraryMatmul> library_matmul(const KernelRequest& request);
+
+/// The convolution of a node of op conv2d, conv2d_dx or conv2d_dw, where a library can do it:
+/// floats of one type that fit kernels, too (halves: as float32), and as many zeros on either side
+/// of an image.
+std::optional<plan::LibraryConv2d> library_conv2d(const KernelRequest& request);
 
 /// A step in which the library does the product, and a kernel of the language where the library
-/// says that it cannot (but for halves). Of an epilogue the library adds a bias; a kernel does any
-/// other, on each element.
-plan::Step library_step(const select::KernelRequest& request, plan::LibraryProduct product,
+/// says that it cannot (but for halves, which no kernel multiplies). Of an epilogue the library
+/// adds a bias to a product of matrices; a kernel does any other, on each element.
+plan::Step library_step(const KernelRequest& request, plan::LibraryMatmul product,
+                        const ProductLanguage& language);
+plan::Step library_step(const KernelRequest& request, const plan::LibraryConv2d& product,
                         const ProductLanguage& language);
 
 }  // namespace mithril::device

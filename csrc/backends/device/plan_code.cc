@@ -3,7 +3,9 @@
 #include "backends/device/plan_code.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -94,7 +96,7 @@ class Printer {
       return tile_loop(plan, planned, *call);
     }
     const auto& call = std::get<FunctionCall>(*step.call);
-    if (call.product != nullptr && options_.uses_library) {
+    if (call.product != nullptr && !options_.refused.contains(call.product.get())) {
       return library_product(plan, planned, call);
     }
     if (call.call.empty() && call.in_tile == nullptr) return no_kernel(call);
@@ -305,7 +307,7 @@ class Printer {
   static core::Error no_kernel(const FunctionCall& call) {
     core::Error error = core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
                                    "the device's library finds no algorithm for {} of {}",
-                                   call.name, short_name(call.product->dtype));
+                                   call.name, short_name(plan::dtype_of(*call.product)));
     error.hint = "deterministic='portable' computes it in float32 by kernels";
     return error;
   }
@@ -315,14 +317,16 @@ class Printer {
                                          const FunctionCall& call) {
     StepCode out;
     out.product = call.product;
-    if (call.finish == nullptr || call.product->adds_bias) return out;
+    if (call.finish == nullptr || plan::adds_bias(*call.product)) return out;
     const Signature own = signature(plan, planned);
     MITHRIL_ASSIGN(const std::string finish, finishing(own, *call.finish));
     const std::string body = fmt::format(
         "{}#define M_FINISH(from, count) {}\n  M_FINISH(begin, end - begin);\n"
         "#undef M_FINISH\n",
         own.aliases, finish);
-    const int64_t units = call.product->batches * call.product->m * call.product->n;
+    const std::vector<int64_t>& sizes = call.finish->loop.kept;
+    const int64_t units =
+        std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
     launch(out, own, body, units, items_of(plan, planned.step, units));
     return out;
   }

@@ -81,8 +81,10 @@ def _facts(backend: Any) -> dict[str, str]:
         found["memory"] = f"{int(found['memory']) / 2**30:.1f} GiB"
     if isinstance(getattr(backend, "compiler", None), str):
         found["compiler"] = backend.compiler
-    if hasattr(backend, "product_library"):
-        found["products"] = backend.product_library or "kernels of this package"
+    for what in ("product", "convolution"):
+        if hasattr(backend, f"{what}_library"):
+            library = getattr(backend, f"{what}_library")
+            found[f"{what}s"] = library or "kernels of this package"
     return found
 
 

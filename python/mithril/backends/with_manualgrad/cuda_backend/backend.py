@@ -10,6 +10,7 @@ from typing import Any
 from mithril import _core
 from mithril.backends.with_manualgrad.cuda_backend.libraries import (
     cublaslt_libraries,
+    cudnn_libraries,
     nvrtc_libraries,
 )
 from mithril.backends.with_manualgrad.device_backend import DeviceBackend
@@ -46,15 +47,17 @@ class CudaBackend(DeviceBackend):
     seed : of the backend's random numbers.
     compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
-    precision : "float32" (default: IEEE) or "tf32": factors of products in float32 may be rounded
-        to 10 bits behind the point, which tensor cores multiply; with cuBLASLt, from sm_80 on.
+    precision : "float32" (default: IEEE) or "tf32": factors of products and convolutions in float32
+        may be rounded to 10 bits behind the point, which tensor cores multiply; with cuBLASLt, and
+        of convolutions with cuDNN, from sm_80 on.
 
     The driver (``libcuda.so.1``) and NVRTC are opened by the first backend, not by the import.
     Kernels are compiled at the first call with their sizes, and kept on disk for the next process.
     What has no kernel of CUDA runs on the engine's kernels, on copies; ``pm.explain()`` says where.
     Methods such as ``backend.add`` run on NumPy and the engine. `to_device` puts arrays into the
     device's memory (`ml.Array`); where one is an operand, all of that happens there. Products of
-    matrices are cuBLASLt's where it is installed, except under ``deterministic="portable"``.
+    matrices are cuBLASLt's where it is installed, convolutions cuDNN's, except under
+    ``deterministic="portable"``.
 
     Raises
     ------
@@ -85,7 +88,9 @@ class CudaBackend(DeviceBackend):
         precision: str = "float32",
     ) -> None:
         super().__init__(dtype, None, seed, compute_precision, memory_limit)
-        self._device = _core.CudaDevice(_index(device), nvrtc_libraries(), cublaslt_libraries())
+        self._device = _core.CudaDevice(
+            _index(device), nvrtc_libraries(), cublaslt_libraries(), cudnn_libraries()
+        )
         self._allows_tf32 = self._checked_precision(precision)
         self._objects = ObjectCache.of_user("cuda", ".cubin")
 
@@ -122,6 +127,14 @@ class CudaBackend(DeviceBackend):
         """The library that does products of matrices, "cuBLASLt 12.9"; None: kernels of this
         backend do. It is opened when this is first asked for, or with the first model."""
         is_there, name = self._device.product_library()
+        return name if is_there else None
+
+    @property
+    def convolution_library(self) -> str | None:
+        """The library that does convolutions and their gradients, "cuDNN 9.10"; None: kernels of
+        this backend do. It is opened when this is first asked for, or with the first model that
+        has a convolution."""
+        is_there, name = self._device.convolution_library()
         return name if is_there else None
 
     @property

@@ -1,4 +1,4 @@
-"""Finds NVIDIA's libraries: NVRTC compiles CUDA C, cuBLASLt multiplies matrices."""
+"""Finds NVIDIA's libraries: NVRTC compiles CUDA C, cuBLASLt does products, cuDNN convolutions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from pathlib import Path
 
 from mithril import _core
 
-__all__ = ["cublaslt_libraries", "nvrtc_libraries"]
+__all__ = ["cublaslt_libraries", "cudnn_libraries", "nvrtc_libraries"]
 
 _TOOLKIT = "/usr/local/cuda/lib64"
+_CONVOLUTIONS = "libcudnn_cnn.so"
 
 
 def nvrtc_libraries() -> list[str]:
@@ -31,6 +32,24 @@ def cublaslt_libraries() -> list[str]:
         return [] if chosen == "0" else [chosen]
     names = ("libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so")
     return [*_of_packages("cublas", "libcublasLt.so.*"), *names, f"{_TOOLKIT}/libcublasLt.so"]
+
+
+def cudnn_libraries() -> list[str]:
+    """MITHRIL_CUDNN_LIB alone ("0": none), or those of packages and the system, as for NVRTC.
+
+    Of cuDNN's libraries the one with the convolutions: libcudnn.so.9 stands for all of them, but
+    ends the process where it does not find one.
+    """
+    chosen = _core.cudnn_library()
+    if chosen:
+        folder, _, name = chosen.rpartition("/")
+        name = name.replace("libcudnn.so", _CONVOLUTIONS)
+        return [] if chosen == "0" else [f"{folder}/{name}" if folder else name]
+    return [
+        *_of_packages("cudnn", f"{_CONVOLUTIONS}.9"),
+        f"{_CONVOLUTIONS}.9",
+        f"{_TOOLKIT}/{_CONVOLUTIONS}.9",
+    ]
 
 
 def _of_packages(of_cuda_12: str, library: str) -> list[str]:
