@@ -48,7 +48,8 @@ void computed_kind(const OpDef& op, RuleBuilder& rule, Term out) {
 void result_kind(const OpDef& op, const OutputDef& output, RuleBuilder& rule) {
   const Term out = rule.out(output.name);
   switch (output.dtype.result) {
-    case DTypeRule::Result::kCompute: computed_kind(op, rule, out); return;
+    case DTypeRule::Result::kCompute:
+    case DTypeRule::Result::kWidened: computed_kind(op, rule, out); return;
     case DTypeRule::Result::kBool: rule.kind(out, infer::kTensorBool); return;
     case DTypeRule::Result::kDefaultInt: rule.kind(out, infer::kTensorInt); return;
     case DTypeRule::Result::kDefaultFloat: rule.kind(out, infer::kFloating); return;

@@ -114,6 +114,7 @@ DType result_type(const OpDef& op, const DTypeRule& rule, const Graph& graph,
                   std::span<const ValueId> operands, const Attrs& attrs, DType compute) {
   switch (rule.result) {
     case DTypeRule::Result::kCompute: return compute;
+    case DTypeRule::Result::kWidened: return core::widened(compute);
     case DTypeRule::Result::kBool: return DType::kBool;
     case DTypeRule::Result::kDefaultInt: return graph.default_int;
     case DTypeRule::Result::kDefaultFloat: return graph.default_float;

@@ -13,6 +13,9 @@ DTypeRule same_as(std::string_view input) {
   return {DTypeRule::Result::kSameAs, std::string(input), DTypeRule::Result::kDefaultFloat};
 }
 DTypeRule computed() { return {}; }
+DTypeRule computed_wide() {
+  return {DTypeRule::Result::kWidened, "", DTypeRule::Result::kDefaultFloat};
+}
 DTypeRule boolean() { return {DTypeRule::Result::kBool, "", DTypeRule::Result::kDefaultFloat}; }
 DTypeRule default_int() {
   return {DTypeRule::Result::kDefaultInt, "", DTypeRule::Result::kDefaultFloat};

@@ -35,6 +35,7 @@ struct DTypeRule {
   };
   enum class Result : uint8_t {
     kCompute,  // the compute type
+    kWidened,  // the type that kernels compute that in (core::widened)
     kSameAs,   // the type of one operand
     kBool,
     kDefaultInt,  // indices and sizes
@@ -52,6 +53,7 @@ struct DTypeRule {
 /// Shorthands for `.output(name, rule)`.
 DTypeRule same_as(std::string_view input);
 DTypeRule computed();
+DTypeRule computed_wide();
 DTypeRule boolean();
 DTypeRule default_int();
 DTypeRule default_float();

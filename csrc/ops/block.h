@@ -35,6 +35,7 @@ using ir::axes_of;
 using ir::boolean;
 using ir::Builder;
 using ir::computed;
+using ir::computed_wide;
 using ir::default_float;
 using ir::default_int;
 using ir::dtype_attr;

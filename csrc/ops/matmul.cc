@@ -1,4 +1,5 @@
 // Matrix products and the linear layer.
+#include "ir/halves.h"
 #include "ops/block.h"
 
 namespace mithril::ops {
@@ -72,6 +73,45 @@ void define_matmul(OpFamily& ops) {
       .with(at({{"left", {2, 0}}, {"right", {0, 3}}}))
       .rejects(at({{"left", {2, 3}}, {"right", {4, 5}}}), "inner dimensions must be equal")
       .rejects(at({{"left", {}}, {"right", {4, 5}}}), "matmul");
+
+  ops.def("widening_matmul")
+      .doc(
+          "`MatrixMultiply` of halves that are multiplied and added in float32, in which the "
+          "result "
+          "stays. What passes::multiply_halves makes of a product behind casts.")
+      .formula("left \\, right")
+      .input("left", kFloating)
+      .input("right", kFloating)
+      .output("output", computed_wide())
+      .promote()
+      .rule([](RuleBuilder& r) { r.matmul(r.out(), r.in("left"), r.in("right")); })
+      .compose([](Builder& b) {
+        const Value left = ir::in_float32(b.in("left"));
+        return matmul(left, ir::in_float32(b.in("right")));
+      })
+      .not_differentiable();
+
+  ops.def("biased_matmul")
+      .doc(
+          "The same with a row added to each row of the result before that is rounded to the type "
+          "of its operands.")
+      .formula("left \\, right + bias")
+      .input("left", kFloating)
+      .input("right", kFloating)
+      .input("bias", kFloating)
+      .output("output", computed())
+      .promote()
+      .rule([](RuleBuilder& r) {
+        r.matmul(r.out(), r.in("left"), r.in("right"));
+        r.shape(r.out(), "... d_out");
+        r.shape(r.in("bias"), "d_out");
+      })
+      .compose([](Builder& b) {
+        const Value left = ir::in_float32(b.in("left"));
+        const Value product = matmul(left, ir::in_float32(b.in("right")));
+        return cast(product + ir::in_float32(b.in("bias")), b.in("left").dtype());
+      })
+      .not_differentiable();
 
   ops.def("linear")
       .python("Linear")

@@ -94,7 +94,9 @@ class Folder {
       if (is_transpose && readers[static_cast<size_t>(id)] == kProducts) {
         constant_[static_cast<size_t>(id)] = false;
       }
-      const bool is_product = op.name == "matmul" && !is_constant(id);
+      const bool multiplies =
+          op.name == "matmul" || op.name == "widening_matmul" || op.name == "biased_matmul";
+      const bool is_product = multiplies && !is_constant(id);
       const bool passes_on = is_transpose && !is_constant(id);
       for (const ValueId operand : node->operands) {
         if (operand == kNoValue) continue;

@@ -13,6 +13,7 @@
 #include "passes/fold_hosts.h"
 #include "passes/layout.h"
 #include "passes/merge_common.h"
+#include "passes/multiply_halves.h"
 #include "passes/own_ops.h"
 #include "passes/places_of_masks.h"
 #include "passes/push_down_slices.h"
@@ -145,8 +146,11 @@ core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64
            }))
       .run("resolve", rewrite);
   if (supports && anywhere(pipeline.graph(), has_narrow)) {
-    pipeline.run("legalize_dtypes",
-                 everywhere([&](const ir::Graph& g) { return legalize_dtypes(g, supports); }));
+    pipeline
+        .run("legalize_dtypes",
+             everywhere([&](const ir::Graph& g) { return legalize_dtypes(g, supports); }))
+        .optimize("multiply_halves",  // before casts of constants are computed
+                  everywhere([&](const ir::Graph& g) { return multiply_halves(g, supports); }));
   }
   return pipeline
       .optimize("fold_constants", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {

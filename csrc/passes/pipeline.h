@@ -18,8 +18,8 @@ namespace mithril::passes {
 /// Passes that may be switched off; "fuse" groups the loops of native backends, "epilogues" runs
 /// some of them on blocks of matrix products.
 inline constexpr std::string_view kOptimizingPasses[] = {
-    "canonicalize",     "layout", "reduce_losses", "merge_common", "fold_constants",
-    "push_down_slices", "fuse",   "epilogues",     "rematerialize"};
+    "canonicalize",     "layout",          "reduce_losses", "merge_common", "fold_constants",
+    "push_down_slices", "multiply_halves", "fuse",          "epilogues",    "rematerialize"};
 
 /// Records what one pass did: for MITHRIL_DEBUG, inspect and tests.
 struct PassRecord {
@@ -48,7 +48,7 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
 /// Per concrete sizes: all symbols get their values, sum_to and broadcasts are resolved, and with
 /// `evaluate` what depends on constants only is computed. Composites that the target kept but,
 /// asked by `supports`, does not run in these sizes become their bodies; kernels that take wider
-/// types get casts around them.
+/// types get casts around them, but products of halves that run as they are.
 core::Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const int64_t> symbols,
                                    const Evaluate& evaluate = nullptr,
                                    const PipelineOptions& options = {},

@@ -31,12 +31,15 @@ struct Finish {
 /// C = A B, many times, as a library of the device does it. Strides in elements; rows or columns of
 /// A and B lie side by side, rows of C do.
 struct LibraryMatmul {
-  core::DType dtype = core::DType::kFloat32;  // of A, B and C
+  core::DType dtype = core::DType::kFloat32;   // of A and B
+  core::DType result = core::DType::kFloat32;  // of C: the same, or float32 of halves
   int64_t batches = 1, m = 0, n = 0, k = 0;
   int64_t a_batch = 0, a_row = 0, a_col = 0;
   int64_t b_batch = 0, b_row = 0, b_col = 0;
   int64_t c_batch = 0, c_row = 0;
-  bool adds_bias = false;    // the operand behind C: a row that is added to each row of C
+  size_t c = 2, bias = 3;    // which operands of the step; A and B are the first ones
+  bool adds_bias = false;    // a row to each row of C, before that is rounded
+  bool finishes = false;     // and that is all of `finish`
   bool allows_tf32 = false;  // factors may be rounded to 10 bits behind the point
 };
 
@@ -56,14 +59,14 @@ struct LibraryConv2d {
   bool allows_tf32 = false;
 };
 
-/// Says what a library may do in place of a function, with the first operands of a step: two
-/// factors and the result.
+/// Says what a library may do in place of a function: of the first two operands of a step, and the
+/// third as result unless it says otherwise.
 using LibraryProduct = std::variant<LibraryMatmul, LibraryConv2d>;
 
-/// Tells whether the operand behind the result is a row that the library adds.
-inline bool adds_bias(const LibraryProduct& product) {
+/// Tells whether the library does all of `finish`, too.
+inline bool finishes(const LibraryProduct& product) {
   const auto* const matmul = std::get_if<LibraryMatmul>(&product);
-  return matmul != nullptr && matmul->adds_bias;
+  return matmul != nullptr && matmul->finishes;
 }
 inline core::DType dtype_of(const LibraryProduct& product) {
   return std::visit([](const auto& one) { return one.dtype; }, product);
@@ -102,8 +105,8 @@ struct FunctionCall {
     size_t scratch_bytes = 0;  // of an item
   };
   std::optional<Long> in_long_items;
-  /// The same as a library of the device may do it, of the first three or four operands; what comes
-  /// behind it then is `finish`, if it is no bias.
+  /// The same as a library of the device may do it; what comes behind it then is `finish`, if it
+  /// does not do that, too.
   std::shared_ptr<const LibraryProduct> product;
   /// Behind "M_FINISH(from, count);" in the call, for devices: `count` elements of the result from
   /// `from` on are there.

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -46,7 +47,7 @@ struct Preference {
   uint32_t alignment[4] = {256, 256, 256, 256};
 };
 struct Algorithm {  // what is noted in the algorithm that is given out
-  uint64_t is_ours, alignment, bias_alignment, workspace, unused[4];
+  uint64_t is_ours, alignment[4], bias_alignment, workspace, unused;
 };
 constexpr uint64_t kIsOurs = 0x6d697468;
 struct Heuristic {
@@ -95,17 +96,23 @@ size_t size_of(int type) {
   }
 }
 
+bool is_half(int type) { return type == kFloat16 || type == kBfloat16; }
+
+// Whether there is a product of factors of one type with a result of another.
+bool gives(int factor, int result) {
+  return size_of(factor) > 0 && (result == factor || (is_half(factor) && result == kFloat32));
+}
+
 // Whether the operands fit each other.
 bool fits(const Operation& o, const Layout& a, const Layout& b, const Layout& c) {
   const uint64_t m = o.turns_a ? a.columns : a.rows, k = o.turns_a ? a.rows : a.columns;
   const uint64_t k_b = o.turns_b ? b.columns : b.rows, n = o.turns_b ? b.rows : b.columns;
   const bool is_double = o.compute == kCompute64;
-  const int type = c.type;
-  if (is_double != (type == kFloat64) || size_of(type) == 0) return false;
+  if (is_double != (c.type == kFloat64) || a.type != b.type || !gives(a.type, c.type)) return false;
   for (const Layout* layout : {&a, &b, &c}) {
     const bool is_matrix = layout->rows > 0 && layout->columns > 0 &&
                            layout->between >= static_cast<int64_t>(layout->rows);
-    if (!is_matrix || layout->type != type || layout->batches != c.batches) return false;
+    if (!is_matrix || layout->batches != c.batches) return false;
     if (layout->batches < 1) return false;
   }
   const bool is_known =
@@ -147,11 +154,11 @@ struct Bfloat16 {
   }
 };
 
-// Elements of type T, sums of type Sum.
-template <class T, class Sum>
+// Factors of type T, sums of type Sum, results of type R.
+template <class T, class R, class Sum>
 void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc, uint64_t a,
               uint64_t b, uint64_t c) {
-  const bool rounds = o.compute == kComputeTf32 && lc.type == kFloat32;
+  const bool rounds = o.compute == kComputeTf32 && la.type == kFloat32;
   const auto at = [&](const Layout& l, uint64_t base, int32_t batch, uint64_t row, uint64_t column,
                       bool turns) {
     const uint64_t i = turns ? column : row, j = turns ? row : column;
@@ -171,23 +178,30 @@ void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layo
           sum = std::fma(at(la, a, batch, i, p, o.turns_a), at(lb, b, batch, p, j, o.turns_b), sum);
         }
         if (o.epilogue == kAddsBias) {
-          sum += static_cast<Sum>(reinterpret_cast<const T*>(o.bias)[i]);
+          sum += static_cast<Sum>(reinterpret_cast<const R*>(o.bias)[i]);
         }
-        reinterpret_cast<T*>(
+        reinterpret_cast<R*>(
             c)[batch * lc.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * lc.between] =
-            static_cast<T>(sum);
+            static_cast<R>(sum);
       }
     }
   }
 }
 
+template <class Half>
+void multiply_halves(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc,
+                     uint64_t a, uint64_t b, uint64_t c) {
+  if (lc.type == kFloat32) return multiply<Half, float, float>(o, la, lb, lc, a, b, c);
+  multiply<Half, Half, float>(o, la, lb, lc, a, b, c);
+}
+
 void multiply_any(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc,
                   uint64_t a, uint64_t b, uint64_t c) {
-  switch (lc.type) {
-    case kFloat64: return multiply<double, double>(o, la, lb, lc, a, b, c);
-    case kFloat16: return multiply<_Float16, float>(o, la, lb, lc, a, b, c);
-    case kBfloat16: return multiply<Bfloat16, float>(o, la, lb, lc, a, b, c);
-    default: return multiply<float, float>(o, la, lb, lc, a, b, c);
+  switch (la.type) {
+    case kFloat64: return multiply<double, double, double>(o, la, lb, lc, a, b, c);
+    case kFloat16: return multiply_halves<_Float16>(o, la, lb, lc, a, b, c);
+    case kBfloat16: return multiply_halves<Bfloat16>(o, la, lb, lc, a, b, c);
+    default: return multiply<float, float, float>(o, la, lb, lc, a, b, c);
   }
 }
 
@@ -264,11 +278,15 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, const Operation* o, const Layou
   const uint64_t places = o->turns_a ? a->rows : a->columns;
   uint64_t workspace = places >= kLong ? kWorkspace : 0;
   if (workspace > preference->workspace || (preference->reductions & 2) == 0) workspace = 0;
-  uint64_t alignment = preference->alignment[0];
-  for (const uint32_t one : preference->alignment) alignment = std::min<uint64_t>(alignment, one);
   const uint64_t of_bias = o->bias == 0 ? 256 : o->bias & (~o->bias + 1);
+  const size_t sizes[] = {size_of(a->type), size_of(b->type), size_of(c->type), size_of(d->type)};
   *out = {};
-  out->algorithm = {kIsOurs, alignment, of_bias, workspace, {}};
+  out->algorithm = {kIsOurs, {}, of_bias, workspace, 0};
+  for (size_t i = 0; i < std::size(sizes); ++i) {
+    out->algorithm.alignment[i] = preference->alignment[i];
+    if (preference->alignment[i] < sizes[i]) return kInvalidValue;
+  }
+  if (o->epilogue == kAddsBias && of_bias < size_of(d->type)) return kInvalidValue;
   out->workspace = workspace;
   *count = 1;
   return kSuccess;
@@ -281,8 +299,9 @@ int cublasLtMatmul(void* handle, const Operation* o, const void* alpha, uint64_t
   if (!fits(*o, *la, *lb, *lc) || lc != ld || c != d) return kInvalidValue;
   if (algorithm->is_ours != kIsOurs || workspace_size < algorithm->workspace) return kInvalidValue;
   if (algorithm->workspace > 0 && !is_ours(workspace, workspace_size)) return kInvalidValue;
-  for (const uint64_t place : {a, b, c}) {
-    if (place % algorithm->alignment != 0) return kInvalidValue;
+  const uint64_t places[] = {a, b, c, d};
+  for (size_t i = 0; i < std::size(places); ++i) {
+    if (places[i] % algorithm->alignment[i] != 0) return kInvalidValue;
   }
   const bool is_double = o->compute == kCompute64;
   double one = 0, zero = 1;

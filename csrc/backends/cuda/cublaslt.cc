@@ -43,13 +43,15 @@ class Cublaslt::Product final : public LibraryCall {
     const ByColumns b = transposed(product.k, product.n, product.b_row, product.b_col);
     const ByColumns a = transposed(product.m, product.k, product.a_row, product.a_col);
     const ByColumns c = {product.n, product.m, product.m == 1 ? product.n : product.c_row};
-    dtype_ = product.dtype;
+    is_double_ = product.result == core::DType::kFloat64;
+    const int factor = element(product.dtype), result = element(product.result);
     MITHRIL_RETURN_IF_ERROR(make_operation(a.is_turned, b.is_turned, product.allows_tf32));
-    MITHRIL_RETURN_IF_ERROR(make_layout(left_, b, product.batches, product.b_batch));
-    MITHRIL_RETURN_IF_ERROR(make_layout(right_, a, product.batches, product.a_batch));
-    MITHRIL_RETURN_IF_ERROR(make_layout(result_, c, product.batches, product.c_batch));
-    MITHRIL_RETURN_IF_ERROR(find(kUsualAlignment, usual_));
-    MITHRIL_RETURN_IF_ERROR(find(core::size_of(dtype_), any_));
+    MITHRIL_RETURN_IF_ERROR(make_layout(left_, factor, b, product.batches, product.b_batch));
+    MITHRIL_RETURN_IF_ERROR(make_layout(right_, factor, a, product.batches, product.a_batch));
+    MITHRIL_RETURN_IF_ERROR(make_layout(result_, result, c, product.batches, product.c_batch));
+    MITHRIL_RETURN_IF_ERROR(find(kUsualAlignment, kUsualAlignment, usual_));
+    MITHRIL_RETURN_IF_ERROR(
+        find(core::size_of(product.dtype), core::size_of(product.result), any_));
     if (usual_.workspace == 0 && any_.workspace == 0) return {};
     MITHRIL_ASSIGN(workspace_, take_workspace(kWorkspace));
     return {};
@@ -61,8 +63,8 @@ class Cublaslt::Product final : public LibraryCall {
     const cu_pointer all = a | b | c | bias;
     const LtHeuristic& found = all % kUsualAlignment == 0 ? usual_ : any_;
     if (adds_bias_) MITHRIL_RETURN_IF_ERROR(set_bias(bias));
-    return call(f_.multiply, "cublasLtMatmul", handle_, operation_.get(), scale_of(1, is_double()),
-                pointer_to(b), left_.get(), pointer_to(a), right_.get(), scale_of(0, is_double()),
+    return call(f_.multiply, "cublasLtMatmul", handle_, operation_.get(), scale_of(1, is_double_),
+                pointer_to(b), left_.get(), pointer_to(a), right_.get(), scale_of(0, is_double_),
                 pointer_to(c), result_.get(), pointer_to(c), result_.get(), &found.algorithm,
                 pointer_to(workspace_.at), found.workspace, stream);
   }
@@ -74,10 +76,10 @@ class Cublaslt::Product final : public LibraryCall {
   }
 
   core::Status make_operation(bool turns_a, bool turns_b, bool allows_tf32) {
-    const int compute = is_double() ? kLtCompute64 : allows_tf32 ? kLtCompute32Tf32 : kLtCompute32;
+    const int compute = is_double_ ? kLtCompute64 : allows_tf32 ? kLtCompute32Tf32 : kLtCompute32;
     MITHRIL_RETURN_IF_ERROR(operation_.make(f_.create_operation, "cublasLtMatmulDescCreate",
                                             f_.destroy_operation, compute,
-                                            is_double() ? kLtFloat64 : kLtFloat32));
+                                            is_double_ ? kLtFloat64 : kLtFloat32));
     const int32_t turned = kLtTransposed;
     if (turns_b) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeA, &turned, sizeof turned));
     if (turns_a) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeB, &turned, sizeof turned));
@@ -87,10 +89,10 @@ class Cublaslt::Product final : public LibraryCall {
 
   core::Status set_bias(cu_pointer bias) const { return set(kLtBiasPointer, &bias, sizeof bias); }
 
-  core::Status make_layout(LibraryObject<lt_layout>& layout, const ByColumns& matrix,
+  core::Status make_layout(LibraryObject<lt_layout>& layout, int element, const ByColumns& matrix,
                            int64_t batches, int64_t stride) const {
     MITHRIL_RETURN_IF_ERROR(layout.make(
-        f_.create_layout, "cublasLtMatrixLayoutCreate", f_.destroy_layout, element(),
+        f_.create_layout, "cublasLtMatrixLayoutCreate", f_.destroy_layout, element,
         static_cast<uint64_t>(matrix.rows), static_cast<uint64_t>(matrix.columns), matrix.between));
     if (batches == 1) return {};
     const auto count = static_cast<int32_t>(batches);
@@ -103,8 +105,8 @@ class Cublaslt::Product final : public LibraryCall {
   }
 
   // The algorithm that the library expects to be the fastest, of those whose sums do not depend on
-  // which part of them ends first.
-  core::Status find(size_t alignment, LtHeuristic& found) const {
+  // which part of them ends first. Factors, and result and bias, lie at multiples of so many bytes.
+  core::Status find(size_t of_factors, size_t of_result, LtHeuristic& found) const {
     LibraryObject<lt_preference> preference;
     MITHRIL_RETURN_IF_ERROR(preference.make(f_.create_preference, "cublasLtMatmulPreferenceCreate",
                                             f_.destroy_preference));
@@ -116,12 +118,12 @@ class Cublaslt::Product final : public LibraryCall {
     MITHRIL_RETURN_IF_ERROR(set(kLtMostWorkspace, &workspace, sizeof workspace));
     const uint32_t reductions = kLtReduceComputed;
     MITHRIL_RETURN_IF_ERROR(set(kLtReductions, &reductions, sizeof reductions));
-    const auto multiple = static_cast<uint32_t>(alignment);
-    for (int operand = 0; operand < 4; ++operand) {
+    for (int operand = 0; operand < 4; ++operand) {  // A, B, C and D
+      const auto multiple = static_cast<uint32_t>(operand < 2 ? of_factors : of_result);
       MITHRIL_RETURN_IF_ERROR(set(kLtAlignmentA + operand, &multiple, sizeof multiple));
     }
     // The bias has no attribute: its place says what it is a multiple of.
-    if (adds_bias_) MITHRIL_RETURN_IF_ERROR(set_bias(alignment));
+    if (adds_bias_) MITHRIL_RETURN_IF_ERROR(set_bias(of_result));
     int count = 0;
     MITHRIL_RETURN_IF_ERROR(call(f_.find, "cublasLtMatmulAlgoGetHeuristic", handle_,
                                  operation_.get(), left_.get(), right_.get(), result_.get(),
@@ -131,9 +133,8 @@ class Cublaslt::Product final : public LibraryCall {
                                    : failed("cublasLtMatmulAlgoGetHeuristic", found.state);
   }
 
-  bool is_double() const { return dtype_ == core::DType::kFloat64; }
-  int element() const {
-    switch (dtype_) {
+  static int element(core::DType dtype) {
+    switch (dtype) {
       case core::DType::kFloat16: return kLtFloat16;
       case core::DType::kBFloat16: return kLtBfloat16;
       case core::DType::kFloat64: return kLtFloat64;
@@ -147,7 +148,7 @@ class Cublaslt::Product final : public LibraryCall {
   LibraryObject<lt_layout> left_, right_, result_;
   LtHeuristic usual_, any_;  // by where operands lie
   Workspace workspace_;
-  core::DType dtype_ = core::DType::kFloat32;
+  bool is_double_ = false;
   bool adds_bias_ = false;
 };
 

@@ -46,7 +46,7 @@ constexpr const char* kText = R"(
         for (int e = thread; e < 1024; e += 256) {
           const int q = LEFT_Q, r = LEFT_R;
           const m_i64 i = i0 + r, p = first + q;
-          tile_a[q][r] = q < depth && i < HEIGHT ? LEFT[at_a + LEFT_ROW + (LEFT_PLACE)] : 0;
+          tile_a[q][r] = q < depth && i < HEIGHT ? LEFT_ELEMENT : 0;
         }
         for (int e = thread; e < 1024; e += 256) {
           const int q = RIGHT_Q, c = RIGHT_C;
@@ -70,17 +70,22 @@ RIGHT
         const m_i64 i = i0 + top + a, j = j0 + side + 16 * b;
         const m_i64 column = j;
         if (i < HEIGHT && j < WIDTH) {
-          a2[at_c + i * C_ROW + C_COLUMN] = total[a][b];
+          TO[at_c + i * C_ROW + C_COLUMN] = SUM;
 FINISH
         }
       }
   }
 )";
 
+std::string called(const std::string& function, const std::string& argument) {
+  return function.empty() ? argument : fmt::format("{}({})", function, argument);
+}
+
 std::string matrix(const Product& product) {
-  return fmt::format(
-      "          tile_b[q][c] = q < depth && j < WIDTH ? a1[at_b + p * {} + j * {}] : 0;",
-      product.b_row, product.b_col);
+  const std::string element =
+      fmt::format("a1[at_b + p * {} + j * {}]", product.b_row, product.b_col);
+  return fmt::format("          tile_b[q][c] = q < depth && j < WIDTH ? {} : 0;",
+                     called(product.widen, element));
 }
 
 // `tap` and `position`: what of place and column counts which.
@@ -135,6 +140,12 @@ device::ProductText print_gemm(const Product& product, const plan::RegisterTile&
   put(text, "LEFT_R", left_by_rows ? "e % 64" : "e / 16");
   put(text, "RIGHT_Q", right_by_places ? "e % 16" : "e / 64");
   put(text, "RIGHT_C", right_by_places ? "e / 16" : "e % 64");
+  put(text, "LEFT_ELEMENT", called(product.widen, "LEFT[at_a + LEFT_ROW + (LEFT_PLACE)]"));
+  const std::string sum = product.bias.empty()
+                              ? "total[a][b]"
+                              : "total[a][b] + " + called(product.widen, product.bias + "[j]");
+  put(text, "TO", product.bias.empty() ? "a2" : "a3");
+  put(text, "SUM", called(product.round, sum));
   put(text, "LEFT_ROW", product.left_row);
   put(text, "LEFT_PLACE", product.left_place);
   put(text, "LEFT", product.left);

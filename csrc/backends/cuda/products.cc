@@ -9,6 +9,7 @@
 #include "backends/device/library_products.h"
 #include "select/kernel_rows.h"
 #include "select/views.h"
+#include "tile/convert.h"
 
 namespace mithril::cuda {
 namespace {
@@ -27,13 +28,14 @@ bool fits_library(const KernelRequest& request) {
   return device::library_matmul(request).has_value();
 }
 
-// Halves in any layout, once they are copied: kernels multiply no halves.
+// Halves in any layout, once they are copied: that is less work than a product without tensor
+// cores.
 bool fits_library_copied(const KernelRequest& request) {
   std::vector<select::Operand> copies(request.inputs.begin(), request.inputs.end());
   for (select::Operand& copy : copies) copy.strides = select::contiguous_strides(copy.shape);
   KernelRequest copied = request;
   copied.inputs = copies;
-  return !select::has_real_type(request) && fits_library(copied);
+  return tile::is_half(request.inputs[0].dtype) && fits_library(copied);
 }
 
 template <bool kAllowsTf32>
@@ -43,8 +45,9 @@ core::Result<plan::Step> make_library_step(const KernelRequest& request) {
   return device::library_step(request, product, kLanguage);
 }
 
+// Two rows of each op.
 template <bool kAllowsTf32>
-constexpr std::array<select::KernelDef, 2> library_matmul(const char* name) {
+constexpr std::array<select::KernelDef, 6> library_matmul(const char* name) {
   select::KernelDef as_they_lie = {
       "matmul",
       name,
@@ -57,7 +60,16 @@ constexpr std::array<select::KernelDef, 2> library_matmul(const char* name) {
   select::KernelDef copied = as_they_lie;
   copied.contiguous = true;
   copied.matches = {fits_library_copied, "halves, some, and no deterministic='portable'"};
-  return {as_they_lie, copied};
+  const auto of = [](const char* op, select::KernelDef row) {
+    row.op = op;
+    return row;
+  };
+  return {as_they_lie,
+          copied,
+          of("widening_matmul", as_they_lie),
+          of("widening_matmul", copied),
+          of("biased_matmul", as_they_lie),
+          of("biased_matmul", copied)};
 }
 constexpr auto kLibrary = library_matmul<false>("cuda.cublaslt");
 constexpr auto kLibraryTf32 = library_matmul<true>("cuda.cublaslt_tf32");

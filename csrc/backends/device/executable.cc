@@ -456,8 +456,15 @@ class Executable::Run {
   Status multiply(const plan::LibraryProduct& product, const PlannedStep& planned,
                   const Bases& bases) {
     std::vector<Ref> operands;
-    const size_t count = plan::adds_bias(product) ? 4 : 3;
-    for (size_t i = 0; i < count; ++i) operands.push_back(operand(planned, i, bases));
+    size_t result = 2;
+    const auto* const matmul = std::get_if<plan::LibraryMatmul>(&product);
+    if (matmul != nullptr) result = matmul->c;
+    for (const size_t i : {size_t{0}, size_t{1}, result}) {
+      operands.push_back(operand(planned, i, bases));
+    }
+    if (matmul != nullptr && matmul->adds_bias) {
+      operands.push_back(operand(planned, matmul->bias, bases));
+    }
     return driver_.multiply(*executable_.products_.at(&product), operands);
   }
 

@@ -42,7 +42,7 @@ bool merge_batches(const ref_matmul_dims& d, LibraryMatmul& out) {
 
 // Tells whether all of the epilogue is that a row is added to each row of the result, in place.
 bool adds_bias(const select::Epilogue& epilogue, const LibraryMatmul& product) {
-  const core::DType dtype = product.dtype;
+  const core::DType dtype = product.result;
   const auto& code = epilogue.program.code;
   const auto is = [&](size_t at, tile::Opcode opcode) {
     return code[at].opcode == opcode && code[at].dtype == dtype;
@@ -65,19 +65,33 @@ bool adds_bias(const select::Epilogue& epilogue, const LibraryMatmul& product) {
   return is_in_place && (bias.shape[last] == 1 || bias.strides[last] == 1);
 }
 
+bool is_row(const select::Operand& bias) {
+  return bias.shape.size() == 1 && (bias.shape[0] == 1 || bias.strides[0] == 1);
+}
+
 }  // namespace
 
 std::optional<LibraryMatmul> library_matmul(const KernelRequest& request) {
-  const core::DType dtype = request.outputs[0].dtype;
+  const core::DType dtype = request.inputs[0].dtype, result = request.outputs[0].dtype;
   const auto is_one = [&](const select::Operand& operand) {
     return operand.dtype == dtype && operand.shape.size() <= REF_MAX_RANK;
   };
-  const bool is_float = select::has_real_type(request) || tile::is_half(dtype);
-  if (!is_float || request.exact_linalg || !is_one(request.inputs[0]) || !is_one(request.inputs[1]))
+  const bool is_float = select::is_real(dtype) || tile::is_half(dtype);
+  const bool gives = result == dtype || result == core::widened(dtype);
+  const bool has_bias = request.inputs.size() > 2;
+  if (!is_float || !gives || request.exact_linalg || !is_one(request.inputs[0]) ||
+      !is_one(request.inputs[1]) || (has_bias && !is_row(request.inputs[2]))) {
     return {};
+  }
   const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));
   LibraryMatmul out;
   out.dtype = dtype;
+  out.result = result;
+  if (has_bias) {
+    out.adds_bias = true;
+    out.bias = 2;
+    out.c = 3;
+  }
   out.m = d.m;
   out.n = d.n;
   out.k = d.k;
@@ -198,7 +212,8 @@ plan::Step step_by_library(const KernelRequest& request, std::vector<Product> pr
                            plan::LibraryProduct product, const ProductLanguage& language) {
   plan::Step step = product_step(request, std::move(products), language);
   auto call = std::get<plan::FunctionCall>(*step.call);
-  if (tile::is_half(plan::dtype_of(product))) call.in_tile = nullptr;
+  const bool is_convolution = std::holds_alternative<LibraryConv2d>(product);
+  if (is_convolution && tile::is_half(plan::dtype_of(product))) call.in_tile = nullptr;
   call.product = std::make_shared<const plan::LibraryProduct>(std::move(product));
   step.call = std::make_shared<const plan::Call>(std::move(call));
   return step;
@@ -208,8 +223,9 @@ plan::Step step_by_library(const KernelRequest& request, std::vector<Product> pr
 
 plan::Step library_step(const KernelRequest& request, LibraryMatmul product,
                         const ProductLanguage& language) {
-  product.adds_bias = !tile::is_half(product.dtype) && request.epilogue != nullptr &&
-                      adds_bias(*request.epilogue, product);
+  if (request.epilogue != nullptr && !product.adds_bias && !tile::is_half(product.result)) {
+    product.adds_bias = product.finishes = adds_bias(*request.epilogue, product);
+  }
   return step_by_library(request, {matmul_product(request)}, product, language);
 }
 

@@ -13,9 +13,9 @@ inline bool lies_by_rows(int64_t rows, int64_t columns, int64_t row, int64_t col
   return (columns == 1 || column == 1) && (rows == 1 || row >= columns);
 }
 
-/// The product of a node of op matmul, where a library can do it: floats of one type, some, whose
-/// rows or columns lie side by side, and batches that are a stride apart. Halves are multiplied and
-/// added in float32, and rounded once.
+/// The product of a node of op matmul, widening_matmul or biased_matmul, where a library can do it:
+/// floats of one type, some, whose rows or columns lie side by side, and batches that are a stride
+/// apart. Halves are multiplied and added in float32, and rounded once, or stay float32.
 std::optional<plan::LibraryMatmul> library_matmul(const KernelRequest& request);
 
 /// The convolution of a node of op conv2d, conv2d_dx or conv2d_dw, where a library can do it:
@@ -24,8 +24,9 @@ std::optional<plan::LibraryMatmul> library_matmul(const KernelRequest& request);
 std::optional<plan::LibraryConv2d> library_conv2d(const KernelRequest& request);
 
 /// A step in which the library does the product, and a kernel of the language where the library
-/// says that it cannot (but for halves, which no kernel multiplies). Of an epilogue the library
-/// adds a bias to a product of matrices; a kernel does any other, on each element.
+/// says that it cannot (but for convolutions of halves, which no kernel does). Of an epilogue the
+/// library adds a bias to a product of matrices (but to halves); a kernel does any other, on each
+/// element.
 plan::Step library_step(const KernelRequest& request, plan::LibraryMatmul product,
                         const ProductLanguage& language);
 plan::Step library_step(const KernelRequest& request, const plan::LibraryConv2d& product,

@@ -317,7 +317,7 @@ class Printer {
                                          const FunctionCall& call) {
     StepCode out;
     out.product = call.product;
-    if (call.finish == nullptr || plan::adds_bias(*call.product)) return out;
+    if (call.finish == nullptr || plan::finishes(*call.product)) return out;
     const Signature own = signature(plan, planned);
     MITHRIL_ASSIGN(const std::string finish, finishing(own, *call.finish));
     const std::string body = fmt::format(

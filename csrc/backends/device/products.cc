@@ -9,6 +9,7 @@
 #include "reference/dims.h"
 #include "select/kernel_dims.h"
 #include "select/kernel_rows.h"
+#include "tile/convert.h"
 
 namespace mithril::device {
 namespace {
@@ -31,7 +32,11 @@ std::string begin_of(const char* name, const ref_matmul_dims& d, const int64_t* 
 Product matmul_product(const KernelRequest& request) {
   const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));
   Product out;
-  out.dtype = request.outputs[0].dtype;
+  const core::DType factors = request.inputs[0].dtype, result = request.outputs[0].dtype;
+  out.dtype = core::widened(result);
+  if (tile::is_half(factors)) out.widen = fmt::format("m_float_of_{}", core::short_name(factors));
+  if (request.inputs.size() > 2) out.bias = "a2";
+  if (tile::is_half(result)) out.round = fmt::format("m_{}_of_float", core::short_name(result));
   out.m = d.m;
   out.n = d.n;
   out.k = d.k;
@@ -233,19 +238,25 @@ std::string joined(const std::vector<Product>& products, const ProductLanguage& 
   return memory + all;
 }
 
-// Operands of the step: A, B and C, then those of the epilogue but for C.
-std::shared_ptr<const plan::Finish> finish_of(const select::Epilogue& epilogue) {
+size_t factors_of(const KernelRequest& request) {
+  return static_cast<size_t>(
+      std::count_if(request.inputs.begin(), request.inputs.end(),
+                    [](const select::Operand& input) { return input.present(); }));
+}
+
+// Operands of the step: `factors`, such as A and B, and C, then those of the epilogue but for C.
+std::shared_ptr<const plan::Finish> finish_of(const select::Epilogue& epilogue, size_t factors) {
   auto out = std::make_shared<plan::Finish>();
   out->loop.program = epilogue.program;
   for (tile::Instruction& i : out->loop.program.code) {  // a stretch of elements has no rows
     if (i.level == tile::Level::kRow) i.level = tile::Level::kLane;
   }
   out->loop.kept = epilogue.operands[epilogue.result].shape;
-  size_t next = 3;
+  size_t next = factors + 1;
   for (size_t i = 0; i < epilogue.operands.size(); ++i) {
     out->loop.kept_strides.push_back(epilogue.operands[i].strides);
     out->loop.reduced_strides.emplace_back();
-    out->operands.push_back(i == epilogue.result ? 2 : next++);
+    out->operands.push_back(i == epilogue.result ? factors : next++);
   }
   return out;
 }
@@ -268,7 +279,7 @@ plan::Step product_step(const KernelRequest& request, std::vector<Product> produ
   call.in_tile = [products = std::move(products), language](const plan::RegisterTile& tile) {
     return joined(products, language, tile);
   };
-  if (request.epilogue != nullptr) call.finish = finish_of(*request.epilogue);
+  if (request.epilogue != nullptr) call.finish = finish_of(*request.epilogue, factors_of(request));
   step.grain = 1;
   step.call = std::make_shared<const plan::Call>(std::move(call));
   step.work = {flops, plan::Work::Unit::kFlops};

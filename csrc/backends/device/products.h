@@ -22,7 +22,7 @@ struct Taps {
 };
 
 /// C = A B with `m` rows, `k` places and `n` columns, many times. Texts are expressions of C with
-/// the names below in them; offsets are in elements. C is a2.
+/// the names below in them; offsets are in elements. C is behind A, B and bias.
 struct Product {
   /// Says what element of its operand stands at place `p` and column `j` of B.
   enum class Right : uint8_t {
@@ -30,7 +30,12 @@ struct Product {
     kTaps,       // of `taps`: places are taps, columns positions (y, x)
     kPositions,  // of `taps`: places are positions (n, y, x), columns taps
   };
-  core::DType dtype = core::DType::kFloat32;  // or float64
+  core::DType dtype = core::DType::kFloat32;  // of sums; or float64
+  /// Functions that make float32 of an element of A or B, and an element of C of a sum, for halves
+  /// (of matrices, in CUDA); empty: they are of `dtype`.
+  std::string widen, round;
+  std::string
+      bias;  // a row of elements as those of A, which each row of sums grows by; empty: none
   int64_t batches = 1, m = 0, n = 0, k = 0;
   /// Statements that declare at_a, at_b and at_c, where the matrices of a `batch` begin.
   std::string begins;

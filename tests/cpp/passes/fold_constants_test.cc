@@ -96,6 +96,25 @@ TEST(FoldConstants, LeavesTransposesThatOnlyProductsRead) {
               folded);
 }
 
+TEST(FoldConstants, LeavesTransposesOfHalves) {
+  expect_pass(R"(graph m<f32, i64>(%x: f16[4, 3]) {
+  %0 = constant(value=tensor<f16[2, 3]>(1.0, 2.0, 3.0, 4.0, 5.0, 6.0)) : f16[2, 3]
+  %1 = exp(%0) : f16[2, 3]
+  %2 = transpose(%1) : f16[3, 2]
+  %3 = widening_matmul(%x, %2) : f32[4, 2]
+  return y=%3
+}
+)",
+              R"(graph m<f32, i64>(%x: f16[4, 3]) {
+  %0 = constant(value=tensor<f16[2, 3]>(7.0, 7.0, 7.0, 7.0, 7.0, 7.0)) : f16[2, 3]
+  %1 = transpose(%0) : f16[3, 2]
+  %2 = widening_matmul(%x, %1) : f32[4, 2]
+  return y=%2
+}
+)",
+              folded);
+}
+
 TEST(FoldConstants, LeavesWhatOnlyRepeats) {
   expect_unchanged(R"(graph m<f32, i64>(%x: f32[2, 3]) {
   %0 = constant(value=2.0, dtype=f32) : f32[]

@@ -112,6 +112,25 @@ def test_kernels_in_other_types(dtype, nvrtc):
         assert nvrtc.compile(text, 90)[:4] == b"\x7fELF"
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_kernels_that_multiply_halves(dtype, nvrtc):
+    """Those of products for which cuBLASLt finds no algorithm: of a layer, and bare."""
+    backend, built = ml.CudaBackend(dtype=dtype), []
+    build = backend._build
+    backend._build = lambda text: built.append(text) or build(text)
+    x, w, b = (ml.IOKey(name) for name in "xwb")
+    model = ml.Model.create(y=ml.Linear(6)(x, w, b), bare=x @ w.transpose())
+    pm = ml.compile(model, backend, data_keys={"x"}, shapes={"x": [70, 40]})
+    _core.device_inject_failure("cublasLtMatmulAlgoGetHeuristic", 1, 15)
+    try:
+        pm.evaluate(pm.get_parameters(), {"x": backend.zeros(70, 40)})
+    finally:
+        _core.device_inject_failure("cublasLtMatmulAlgoGetHeuristic", 0, 0)
+    assert "m_float_of" in built[-1] and "__shared__" in built[-1]
+    for architecture in ARCHITECTURES:
+        assert nvrtc.compile(built[-1], architecture)[:4] == b"\x7fELF"
+
+
 def of_op(name):
     """The texts of the first sample of an op that is a float, and whether a step is the host's."""
     found = []
