@@ -77,8 +77,7 @@ void define_matmul(OpFamily& ops) {
   ops.def("widening_matmul")
       .doc(
           "`MatrixMultiply` of halves that are multiplied and added in float32, in which the "
-          "result "
-          "stays. What passes::multiply_halves makes of a product behind casts.")
+          "result stays. What passes::multiply_halves makes of a product behind casts.")
       .formula("left \\, right")
       .input("left", kFloating)
       .input("right", kFloating)
