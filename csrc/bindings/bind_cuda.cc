@@ -106,7 +106,7 @@ class CudaProgram final : public DeviceProgram {
                       std::move(recorder)) {}
 };
 
-/// Whether a library is there, and its name, or why not.
+/// Tells whether a library is there, and its name, or why not.
 template <class Library>
 std::pair<bool, std::string> told(const core::Result<Library>& library) {
   return library.ok() ? std::pair(true, library->name())

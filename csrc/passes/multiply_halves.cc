@@ -24,7 +24,7 @@ bool reads_one(const Node& node) {
                      [](ValueId id) { return id == kNoValue; });
 }
 
-// Whether the result is elements of the operand, which a plan mostly reads where they lie.
+// Tells whether the result is elements of the operand, which a plan mostly reads where they lie.
 bool shows_elements(const OpDef& op) {
   return op.has(ir::Trait::kTranspose) || op.has(ir::Trait::kReshape) ||
          op.has(ir::Trait::kBroadcast) || op.name == "index";
@@ -100,7 +100,7 @@ class Multiplier {
     return true;
   }
 
-  // What a layer rounds is the sum of a product and a bias that nobody else reads: one op, too.
+  // Replaces what a layer rounds, the sum of a product and a bias that nobody else reads.
   bool round_sum(const Node& node) {
     const Node* const sum = from().producer(node.operands[0]);
     if (sum == nullptr || sum->op != add_.id || reads_[at(node.operands[0])] != 1) return false;
@@ -118,7 +118,8 @@ class Multiplier {
     return false;
   }
 
-  // Whether the value is as long as rows of a product's result, which columns on its right make.
+  // Tells whether the value is as long as rows of a product's result, which columns on its right
+  // make.
   bool is_row(ValueId bias, const Node& product) const {
     const ir::Shape& row = from().type(bias).shape;
     const ir::Shape& shape = from().type(product.results[0]).shape;

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <vector>
+
+#include "library.h"
 
 namespace {
 
@@ -57,28 +56,6 @@ struct Heuristic {
   float waves;
   int reserved[4];
 };
-struct Stream;
-
-// Of the emulated driver, which is open by then.
-template <class Function>
-Function of_driver(const char* name) {
-  static void* const driver = dlopen(std::getenv("MITHRIL_CUDA_LIB"), RTLD_NOW | RTLD_NOLOAD);
-  return reinterpret_cast<Function>(driver == nullptr ? nullptr : dlsym(driver, name));
-}
-bool has_context() {
-  static const auto ask = of_driver<bool (*)()>("emulated_has_context");
-  return ask != nullptr && ask();
-}
-bool is_ours(uint64_t at, size_t size) {
-  static const auto ask = of_driver<bool (*)(uint64_t, size_t)>("emulated_is_ours");
-  return ask(at, size);
-}
-void give(Stream* stream, std::function<void()> one) {
-  static const auto give =
-      of_driver<void (*)(Stream*, const std::function<void()>*)>("emulated_give");
-  give(stream, &one);
-}
-
 template <class T>
 int set(T& to, const void* from, size_t size) {
   if (from == nullptr || size != sizeof to) return kInvalidValue;
@@ -127,32 +104,6 @@ size_t extent(const Layout& l) {
                     (l.columns - 1) * static_cast<uint64_t>(l.between) + l.rows;
   return last * size_of(l.type);
 }
-
-float as_tf32(float value) {  // 10 bits behind the point
-  uint32_t bits = 0;
-  std::memcpy(&bits, &value, sizeof bits);
-  bits = (bits + 0x1000U) & ~0x1fffU;
-  std::memcpy(&value, &bits, sizeof bits);
-  return value;
-}
-
-/// bfloat16, as it is stored.
-struct Bfloat16 {
-  uint16_t bits;
-  operator float() const {
-    const uint32_t wide = uint32_t{bits} << 16;
-    float out = 0;
-    std::memcpy(&out, &wide, sizeof out);
-    return out;
-  }
-  explicit Bfloat16(float value) {
-    uint32_t wide = 0;
-    std::memcpy(&wide, &value, sizeof wide);
-    const bool is_nan = value != value;
-    wide += is_nan ? 0 : 0x7fffU + ((wide >> 16) & 1U);
-    bits = static_cast<uint16_t>(wide >> 16) | (is_nan ? 0x40 : 0);
-  }
-};
 
 // Factors of type T, sums of type Sum, results of type R.
 template <class T, class R, class Sum>
@@ -304,13 +255,7 @@ int cublasLtMatmul(void* handle, const Operation* o, const void* alpha, uint64_t
     if (places[i] % algorithm->alignment[i] != 0) return kInvalidValue;
   }
   const bool is_double = o->compute == kCompute64;
-  double one = 0, zero = 1;
-  float one_float = 0, zero_float = 1;
-  std::memcpy(is_double ? static_cast<void*>(&one) : &one_float, alpha, is_double ? 8 : 4);
-  std::memcpy(is_double ? static_cast<void*>(&zero) : &zero_float, beta, is_double ? 8 : 4);
-  if ((is_double ? one : one_float) != 1 || (is_double ? zero : zero_float) != 0) {
-    return kInvalidValue;
-  }
+  if (!is_number(alpha, is_double, 1) || !is_number(beta, is_double, 0)) return kInvalidValue;
   if (!is_ours(a, extent(*la)) || !is_ours(b, extent(*lb)) || !is_ours(c, extent(*lc))) {
     return kInvalidValue;
   }

@@ -3,15 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 #include "backends/device/library_products.h"
 
 namespace mithril::cuda {
 namespace {
-
-using core::Code;
-using core::ErrorKind;
 
 // Algorithms for operands at multiples of these: most lie so, and those that do not may be any
 // library's.
@@ -153,28 +148,23 @@ class Cublaslt::Product final : public LibraryCall {
 };
 
 core::Result<Cublaslt> Cublaslt::open(const std::vector<std::string>& libraries, int newest) {
-  std::vector<std::string> reasons;
-  for (const std::string& path : libraries) {
-    std::string why;
-    Cublaslt out;
-    out.functions_ = open_cublaslt(path, why);
-    if (out.functions_ == nullptr) {
-      reasons.push_back(why);
-      continue;
-    }
-    out.version_ = out.functions_->version();
-    const size_t major = out.version_ / 10000;
-    if (major > static_cast<size_t>(newest) / 1000) {
-      reasons.push_back(
-          fmt::format("{} is of CUDA {}, the driver of CUDA {}", path, major, newest / 1000));
-      continue;
-    }
-    const core::Status made = call(out.functions_->create, "cublasLtCreate", &out.handle_);
-    if (made.ok()) return out;
-    reasons.push_back(fmt::format("{}: {}", path, made.error().message));
+  return open_first<Cublaslt>("cuBLASLt", libraries,
+                              [&](const std::string& path) { return open(path, newest); });
+}
+
+core::Result<Cublaslt> Cublaslt::open(const std::string& path, int newest) {
+  std::string why;
+  Cublaslt out;
+  out.functions_ = open_cublaslt(path, why);
+  if (out.functions_ == nullptr) return unusable("{}", why);
+  out.version_ = out.functions_->version();
+  const size_t major = out.version_ / 10000;
+  if (major > static_cast<size_t>(newest) / 1000) {
+    return unusable("{} is of CUDA {}, the driver of CUDA {}", path, major, newest / 1000);
   }
-  return core::fail(ErrorKind::kDevice, Code::kDevice, "CUDA: no cuBLASLt: {}",
-                    fmt::join(reasons, "; "));
+  const core::Status made = call(out.functions_->create, "cublasLtCreate", &out.handle_);
+  if (!made.ok()) return unusable("{}: {}", path, made.error().message);
+  return out;
 }
 
 std::string Cublaslt::name() const {

@@ -26,6 +26,7 @@ class Cublaslt {
 
  private:
   class Product;
+  static core::Result<Cublaslt> open(const std::string& path, int newest);
 
   const CublasltFunctions* functions_ = nullptr;
   size_t version_ = 0;

@@ -9,12 +9,9 @@
 #include <mutex>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 namespace mithril::cuda {
 namespace {
 
-using core::Code;
 using core::ErrorKind;
 using Makes = plan::LibraryConv2d::Makes;
 
@@ -221,33 +218,26 @@ class Cudnn::Convolution final : public LibraryCall {
 };
 
 core::Result<Cudnn> Cudnn::open(const std::vector<std::string>& libraries, int newest) {
-  std::vector<std::string> reasons;
-  for (const std::string& path : libraries) {
-    std::string why;
-    const CudnnFunctions* const functions = open_cudnn(path, why);
-    if (functions == nullptr) {
-      reasons.push_back(why);
-      continue;
-    }
-    const size_t version = functions->version(), cuda = functions->cuda_version() / 1000;
-    if (version < kOldest) {
-      reasons.push_back(fmt::format("{} is of version {}: cuDNN 9 is required", path, version));
-      continue;
-    }
-    if (cuda > static_cast<size_t>(newest) / 1000) {
-      reasons.push_back(
-          fmt::format("{} is of CUDA {}, the driver of CUDA {}", path, cuda, newest / 1000));
-      continue;
-    }
-    Cudnn out;
-    out.functions_ = functions;
-    out.handle_ = std::make_shared<Handle>();
-    const core::Status made = call(functions->create, "cudnnCreate", &out.handle_->handle);
-    if (made.ok()) return out;
-    reasons.push_back(fmt::format("{}: {}", path, made.error().message));
+  return open_first<Cudnn>("cuDNN", libraries,
+                           [&](const std::string& path) { return open(path, newest); });
+}
+
+core::Result<Cudnn> Cudnn::open(const std::string& path, int newest) {
+  std::string why;
+  Cudnn out;
+  out.functions_ = open_cudnn(path, why);
+  if (out.functions_ == nullptr) return unusable("{}", why);
+  const size_t version = out.functions_->version(), cuda = out.functions_->cuda_version() / 1000;
+  if (version < kOldest) {
+    return unusable("{} is of version {}: cuDNN 9 is required", path, version);
   }
-  return core::fail(ErrorKind::kDevice, Code::kDevice, "CUDA: no cuDNN: {}",
-                    fmt::join(reasons, "; "));
+  if (cuda > static_cast<size_t>(newest) / 1000) {
+    return unusable("{} is of CUDA {}, the driver of CUDA {}", path, cuda, newest / 1000);
+  }
+  out.handle_ = std::make_shared<Handle>();
+  const core::Status made = call(out.functions_->create, "cudnnCreate", &out.handle_->handle);
+  if (!made.ok()) return unusable("{}: {}", path, made.error().message);
+  return out;
 }
 
 std::string Cudnn::name() const {

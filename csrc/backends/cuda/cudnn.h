@@ -30,6 +30,7 @@ class Cudnn {
  private:
   class Convolution;
   struct Handle;
+  static core::Result<Cudnn> open(const std::string& path, int newest);
 
   const CudnnFunctions* functions_ = nullptr;
   std::shared_ptr<Handle> handle_;  // as long as the process

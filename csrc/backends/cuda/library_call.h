@@ -1,15 +1,41 @@
-// What libraries of NVIDIA share: objects of theirs, memory that they work in, calls that are
-// ready.
+// Shared by NVIDIA's libraries: how they are opened, objects of theirs, memory that they work in,
+// calls that are ready.
 #pragma once
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
+
+#include <fmt/ranges.h>
 
 #include "backends/cuda/api.h"
 #include "backends/device/driver.h"
 
 namespace mithril::cuda {
+
+/// Opens the first library that `open(path)` takes; an error of its own, with the reasons of all,
+/// where there is none.
+template <class Library, class Open>
+core::Result<Library> open_first(const char* name, const std::vector<std::string>& paths,
+                                 const Open& open) {
+  std::vector<std::string> reasons;
+  for (const std::string& path : paths) {
+    core::Result<Library> one = open(path);
+    if (one.ok()) return one;
+    reasons.push_back(one.error().message);
+  }
+  return core::fail(core::ErrorKind::kDevice, core::Code::kDevice, "CUDA: no {}: {}", name,
+                    fmt::join(reasons, "; "));
+}
+
+/// Says why a library at a path cannot be used.
+template <class... Arguments>
+core::Error unusable(fmt::format_string<Arguments...> text, Arguments&&... arguments) {
+  return core::fail(core::ErrorKind::kDevice, core::Code::kDevice, text,
+                    std::forward<Arguments>(arguments)...);
+}
 
 /// An object of a library, which is given back.
 template <class Handle>

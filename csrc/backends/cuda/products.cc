@@ -80,7 +80,7 @@ bool fits_cudnn(const KernelRequest& request) {
          device::library_conv2d(request).has_value();
 }
 
-// What kernels finish by blocks of their result side by side.
+// Tells whether kernels, too, finish the result by blocks, which lie side by side.
 template <bool kHasBfloat16>
 bool fits_cudnn_side_by_side(const KernelRequest& request) {
   if (!fits_cudnn<kHasBfloat16>(request)) return false;

@@ -238,25 +238,24 @@ std::string joined(const std::vector<Product>& products, const ProductLanguage& 
   return memory + all;
 }
 
-size_t factors_of(const KernelRequest& request) {
-  return static_cast<size_t>(
+// Operands of the step: the inputs that are there, such as A and B, and C, then those of the
+// epilogue but for C.
+std::shared_ptr<const plan::Finish> finish_of(const KernelRequest& request) {
+  const select::Epilogue& epilogue = *request.epilogue;
+  const auto result = static_cast<size_t>(
       std::count_if(request.inputs.begin(), request.inputs.end(),
                     [](const select::Operand& input) { return input.present(); }));
-}
-
-// Operands of the step: `factors`, such as A and B, and C, then those of the epilogue but for C.
-std::shared_ptr<const plan::Finish> finish_of(const select::Epilogue& epilogue, size_t factors) {
   auto out = std::make_shared<plan::Finish>();
   out->loop.program = epilogue.program;
   for (tile::Instruction& i : out->loop.program.code) {  // a stretch of elements has no rows
     if (i.level == tile::Level::kRow) i.level = tile::Level::kLane;
   }
   out->loop.kept = epilogue.operands[epilogue.result].shape;
-  size_t next = factors + 1;
+  size_t next = result + 1;
   for (size_t i = 0; i < epilogue.operands.size(); ++i) {
     out->loop.kept_strides.push_back(epilogue.operands[i].strides);
     out->loop.reduced_strides.emplace_back();
-    out->operands.push_back(i == epilogue.result ? factors : next++);
+    out->operands.push_back(i == epilogue.result ? result : next++);
   }
   return out;
 }
@@ -279,7 +278,7 @@ plan::Step product_step(const KernelRequest& request, std::vector<Product> produ
   call.in_tile = [products = std::move(products), language](const plan::RegisterTile& tile) {
     return joined(products, language, tile);
   };
-  if (request.epilogue != nullptr) call.finish = finish_of(*request.epilogue, factors_of(request));
+  if (request.epilogue != nullptr) call.finish = finish_of(request);
   step.grain = 1;
   step.call = std::make_shared<const plan::Call>(std::move(call));
   step.work = {flops, plan::Work::Unit::kFlops};

@@ -34,8 +34,8 @@ struct Product {
   /// Functions that make float32 of an element of A or B, and an element of C of a sum, for halves
   /// (of matrices, in CUDA); empty: they are of `dtype`.
   std::string widen, round;
-  std::string
-      bias;  // a row of elements as those of A, which each row of sums grows by; empty: none
+  /// A row of elements as those of A, which each row of sums grows by; empty: none.
+  std::string bias;
   int64_t batches = 1, m = 0, n = 0, k = 0;
   /// Statements that declare at_a, at_b and at_c, where the matrices of a `batch` begin.
   std::string begins;

@@ -153,12 +153,17 @@ def test_what_comes_behind_a_vector(a):
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
-def test_gradients_and_steps_of_training():
+def mlp():
     model = ml.Model()
     model |= ml.Linear(24)(input="x", output="h")
     model |= ml.Gelu()(input="h", output="g")
     model |= ml.Linear(3)(input="g", output="y")
     model.expose_keys("y")
+    return model
+
+
+def test_gradients_and_steps_of_training():
+    model = mlp()
     shapes = {"x": [10, 16]}
     runs = []
     for backend in (ml.CpuBackend(), ml.CudaBackend()):

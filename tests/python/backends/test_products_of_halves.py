@@ -9,7 +9,7 @@ import mithril as ml
 import numpy as np
 import pytest
 from backends.device_cases import injecting
-from backends.test_cublaslt import OTHERS, data_of, product
+from backends.test_cublaslt import OTHERS, data_of, mlp, product
 from backends.test_cuda_backend import in_process
 from backends.test_cuda_graphs import launches_a_graph
 from emulated_cuda import NO_CUDA
@@ -395,15 +395,6 @@ def test_gradients_of_a_layer(x, dtype):
     close(gradients["w"], dys.T @ rows, dtype)
     close(gradients["x"], wide["dy"] @ wide["w"], dtype)
     close(gradients["b"], dys.sum(0), dtype)
-
-
-def mlp():
-    model = ml.Model()
-    model |= ml.Linear(24)(input="x", output="h")
-    model |= ml.Gelu()(input="h", output="g")
-    model |= ml.Linear(3)(input="g", output="y")
-    model.expose_keys("y")
-    return model
 
 
 def trained(model):
