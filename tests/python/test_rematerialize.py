@@ -403,7 +403,7 @@ def xla_program(options):
     gradients = pm.evaluate(params, {"h0": x}, output_gradients=True).gradients
     (program,) = pm._compilation.program._gradients.values()
     arrays = [{**params, "h0": x}[key.name] for key in pm._compilation.program.inputs]
-    statistics = program._forward.quick.lower(*arrays).compile().memory_analysis()
+    statistics = program.compiled.quick.lower(*arrays).compile().memory_analysis()
     return gradients, statistics.temp_size_in_bytes
 
 
