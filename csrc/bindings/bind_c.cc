@@ -26,7 +26,8 @@ SpecializationOptions c_options(const py::function& build, std::shared_ptr<Trace
                                 const passes::RematerializeOptions& rematerialize, bool exact_conv,
                                 int threads) {
   SpecializationOptions out =
-      program_options(std::move(trace), std::move(off), rematerialize, {exact_conv, true});
+      program_options(std::move(trace), std::move(off), rematerialize, {exact_conv});
+  out.canonical_constants = true;
   out.backend = std::make_shared<const c::Backend>(threads);
   out.select.threads = threads;
   out.make_executable =

@@ -33,12 +33,12 @@ class CpuProgram final : public NativeProgram {
  public:
   CpuProgram(ir::Graph graph, std::shared_ptr<runtime::ThreadPool> pool,
              std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
-             bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
+             bool canonical, std::shared_ptr<runtime::Recorder> recorder,
              const std::string& weights, const Donations& overwrites,
              std::optional<int64_t> memory_limit, bool rematerializes)
       : NativeProgram(std::move(graph),
                       cpu_options(pool.get(), std::move(trace), std::move(off),
-                                  {exact_conv, exact_linalg}, {memory_limit, rematerializes}),
+                                  {exact_conv, canonical}, {memory_limit, rematerializes}),
                       overwrites, pool, std::move(recorder), weights) {}
 };
 
@@ -66,7 +66,7 @@ void bind_cpu(py::module_& module) {
                      std::string, const Donations&, std::optional<int64_t>, bool>(),
             py::arg("graph"), py::arg("pool") = nullptr, py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
-            py::arg("exact_linalg") = false,
+            py::arg("canonical") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(), py::arg("weights") = "",
             py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
             py::arg("rematerializes") = false);

@@ -6,6 +6,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/kernel_families.h"
+#include "backends/cuda/tile_text.h"
 #include "backends/device/select.h"
 #include "bindings/device_kernels.h"
 #include "bindings/device_program.h"
@@ -53,6 +54,7 @@ cuda::Convolutions convolutions_of(Device& device, bool allows_tf32) {
 /// memory, is asked for by graphs that have some.
 cuda::Makers makers_of(Device& device, const ir::Graph& graph, bool allows_tf32) {
   cuda::Makers out;
+  out.multiplies_tiles = device.info().architecture >= cuda::kFirstWithTiles;
   if (device.product_library().ok()) {
     out.products = allows_tf32 ? cuda::Products::kLibraryTf32 : cuda::Products::kLibrary;
   }
@@ -87,12 +89,12 @@ class CudaProgram final : public DeviceProgram {
  public:
   CudaProgram(ir::Graph graph, const std::shared_ptr<Device>& device, const py::function& build,
               std::shared_ptr<Trace> trace, std::vector<std::string> off, bool exact_conv,
-              bool exact_linalg, std::shared_ptr<runtime::Recorder> recorder,
+              bool canonical, std::shared_ptr<runtime::Recorder> recorder,
               const Donations& overwrites, std::optional<int64_t> memory_limit, bool rematerializes,
               bool allows_tf32)
       : CudaProgram(std::move(graph), device, makers_of(*device, graph, allows_tf32), build,
                     program_options(std::move(trace), std::move(off),
-                                    {memory_limit, rematerializes}, {exact_conv, exact_linalg}),
+                                    {memory_limit, rematerializes}, {exact_conv, canonical}),
                     overwrites, std::move(recorder)) {}
 
  private:
@@ -183,7 +185,7 @@ void bind_cuda(py::module_& module) {
                      const Donations&, std::optional<int64_t>, bool, bool>(),
             py::arg("graph"), py::arg("device"), py::arg("build"), py::arg("trace") = nullptr,
             py::arg("passes_off") = std::vector<std::string>(), py::arg("exact_conv") = false,
-            py::arg("exact_linalg") = false,
+            py::arg("canonical") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
             py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
             py::arg("rematerializes") = false, py::arg("allows_tf32") = false);

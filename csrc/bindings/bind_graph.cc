@@ -70,6 +70,7 @@ std::string describe_result(const ir::DTypeRule& rule) {
   switch (rule.result) {
     case ir::DTypeRule::Result::kCompute: return "compute";
     case ir::DTypeRule::Result::kSameAs: return "input " + rule.name;
+    case ir::DTypeRule::Result::kWideAs: return "wide input " + rule.name;
     case ir::DTypeRule::Result::kBool: return "bool";
     case ir::DTypeRule::Result::kDefaultInt: return "default_int";
     case ir::DTypeRule::Result::kDefaultFloat: return "default_float";

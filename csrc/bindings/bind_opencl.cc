@@ -2,6 +2,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/device/injection.h"
 #include "backends/device/select.h"
+#include "backends/device/winograd.h"
 #include "backends/opencl/device.h"
 #include "backends/opencl/kernel_families.h"
 #include "bindings/device_kernels.h"
@@ -27,30 +28,33 @@ py::dict described(const opencl::DeviceInfo& info) {
   return out;
 }
 
+const select::KernelTable& kernels(bool is_cpu) {
+  static const select::KernelTable of_cpus(opencl::kernel_families(true), &cpu::kernel_table());
+  static const select::KernelTable of_others(opencl::kernel_families(false), &cpu::kernel_table());
+  return is_cpu ? of_cpus : of_others;
+}
+
 class OpenClProgram final : public DeviceProgram {
  public:
   OpenClProgram(ir::Graph graph, const std::shared_ptr<Device>& device,
                 std::shared_ptr<runtime::ThreadPool> pool, std::shared_ptr<Trace> trace,
-                std::vector<std::string> off, bool exact_conv, bool exact_linalg,
+                std::vector<std::string> off, bool exact_conv, bool canonical,
                 std::shared_ptr<runtime::Recorder> recorder, const Donations& overwrites,
                 std::optional<int64_t> memory_limit, bool rematerializes)
       : DeviceProgram(
-            std::move(graph), device, opencl::kernel_families(),
+            std::move(graph), device, opencl::kernel_families(device->info().is_cpu),
             std::make_shared<const device::Backend>(
-                "opencl", opencl_kernels(),
+                "opencl", kernels(device->info().is_cpu),
                 (pool ? *pool : runtime::ThreadPool::shared()).thread_count()),
             [device](const std::string& text) { return device->build(text); },
             program_options(std::move(trace), std::move(off), {memory_limit, rematerializes},
-                            {exact_conv, exact_linalg}),
+                            {exact_conv, canonical}),
             overwrites, std::move(recorder), pool) {}
 };
 
 }  // namespace
 
-const select::KernelTable& opencl_kernels() {
-  static const select::KernelTable table(opencl::kernel_families(), &cpu::kernel_table());
-  return table;
-}
+const select::KernelTable& opencl_kernels() { return kernels(true); }
 
 void bind_opencl(py::module_& module) {
   module.def("opencl_devices", [] {
@@ -59,11 +63,18 @@ void bind_opencl(py::module_& module) {
     return out;
   });
   module.def("opencl_has_kernel", [](std::string_view op) {
-    return select::KernelTable(opencl::kernel_families()).has(op);
+    return select::KernelTable(opencl::kernel_families(true)).has(op);
   });
   // For tests: failures of drivers' functions, and what is alive.
   module.def("device_inject_failure", &device::inject_failure, py::arg("symbol"), py::arg("nth"),
              py::arg("status"));
+  // For tests and measurements: tiles of convolutions.
+  module.def("device_force_winograd_tile", [](std::optional<int64_t> tile) {
+    if (tile && *tile != 0 && *tile != 2 && *tile != 4) {
+      throw py::value_error("a tile is 0, 2 or 4 wide");
+    }
+    device::force_winograd_tile(tile);
+  });
   module.def("opencl_functions", &opencl::injectable_symbols);
   module.def("device_live_objects", &device::live_objects);
   py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "OpenClDevice",
@@ -91,7 +102,7 @@ void bind_opencl(py::module_& module) {
                      bool>(),
             py::arg("graph"), py::arg("device"), py::arg("pool") = nullptr,
             py::arg("trace") = nullptr, py::arg("passes_off") = std::vector<std::string>(),
-            py::arg("exact_conv") = false, py::arg("exact_linalg") = false,
+            py::arg("exact_conv") = false, py::arg("canonical") = false,
             py::arg("recorder") = std::make_shared<runtime::Recorder>(),
             py::arg("overwrites") = Donations(), py::arg("memory_limit") = std::nullopt,
             py::arg("rematerializes") = false);

@@ -107,7 +107,7 @@ SpecializationOptions program_options(std::shared_ptr<Trace> trace, std::vector<
   SpecializationOptions out;
   out.backend = out.host = std::make_shared<const cpu::Backend>();
   out.select.exact_conv = exact.conv;
-  out.select.exact_linalg = exact.linalg;
+  out.select.canonical = exact.all;
   out.rematerialize = rematerialize;
   if (trace) out.trace = std::move(trace);
   out.passes = passes::PipelineOptions::from_env(std::move(off));

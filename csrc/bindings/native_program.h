@@ -30,7 +30,7 @@ py::dtype numpy_dtype(core::DType dtype);
 
 /// Says where only canonical kernels will do.
 struct Exact {
-  bool conv = false, linalg = false;
+  bool conv = false, all = false;
 };
 
 /// The open sizes of a graph's inputs by name, in order of appearance: what shapes of which some

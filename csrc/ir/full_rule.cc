@@ -54,6 +54,7 @@ void result_kind(const OpDef& op, const OutputDef& output, RuleBuilder& rule) {
     case DTypeRule::Result::kDefaultInt: rule.kind(out, infer::kTensorInt); return;
     case DTypeRule::Result::kDefaultFloat: rule.kind(out, infer::kFloating); return;
     case DTypeRule::Result::kSameAs:
+    case DTypeRule::Result::kWideAs:
       if (rule.has(output.dtype.name)) rule.same_kind(out, rule.in(output.dtype.name));
       return;
     case DTypeRule::Result::kAttr: {

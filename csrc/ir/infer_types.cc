@@ -131,6 +131,12 @@ DType result_type(const OpDef& op, const DTypeRule& rule, const Graph& graph,
       const auto kind = host == nullptr ? std::nullopt : weak_kind(*host);
       return kind ? default_of(graph, *kind) : graph.default_float;
     }
+    case DTypeRule::Result::kWideAs: {
+      DTypeRule of_operand = rule;
+      of_operand.result = DTypeRule::Result::kSameAs;
+      const DType same = result_type(op, of_operand, graph, operands, attrs, compute);
+      return core::is_float(same) ? core::widened(same) : same;
+    }
     case DTypeRule::Result::kAttr: {
       const HostValue* dtype = attrs.find(rule.name);
       if (dtype != nullptr && dtype->is_dtype()) return concrete(graph, dtype->as_dtype());

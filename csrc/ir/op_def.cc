@@ -12,6 +12,9 @@ namespace mithril::ir {
 DTypeRule same_as(std::string_view input) {
   return {DTypeRule::Result::kSameAs, std::string(input), DTypeRule::Result::kDefaultFloat};
 }
+DTypeRule wide_as(std::string_view input) {
+  return {DTypeRule::Result::kWideAs, std::string(input), DTypeRule::Result::kDefaultFloat};
+}
 DTypeRule computed() { return {}; }
 DTypeRule computed_wide() {
   return {DTypeRule::Result::kWidened, "", DTypeRule::Result::kDefaultFloat};

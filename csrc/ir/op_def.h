@@ -37,6 +37,7 @@ struct DTypeRule {
     kCompute,  // the compute type
     kWidened,  // the type that kernels compute that in (core::widened)
     kSameAs,   // the type of one operand
+    kWideAs,   // the same, but float32 where that is a half
     kBool,
     kDefaultInt,  // indices and sizes
     kDefaultFloat,
@@ -46,12 +47,13 @@ struct DTypeRule {
                // the default one of their kind
   };
   Result result = Result::kCompute;
-  std::string name;                         // kSameAs: operand; kAttr: attribute
+  std::string name;                         // kSameAs, kWideAs: operand; kAttr: attribute
   Result fallback = Result::kDefaultFloat;  // kAttr without a value
 };
 
 /// Shorthands for `.output(name, rule)`.
 DTypeRule same_as(std::string_view input);
+DTypeRule wide_as(std::string_view input);
 DTypeRule computed();
 DTypeRule computed_wide();
 DTypeRule boolean();

@@ -16,12 +16,17 @@ bool is_plain(const Builder& b) {
          (from_first || !flag(b, "is_causal"));
 }
 
+Value output_of(Builder& b) {
+  const Value output = with_logsumexp(b).output;
+  return output ? cast(output, b.in("query").dtype()) : output;
+}
+
 Value attended(Builder& b) {
   if (is_plain(b)) {
     return b.call("plain_attention", {b.in("query"), b.in("key"), b.in("value")}, common_attrs(b));
   }
   if (has_operand(b, "scale")) return mean_of_values(b, weights_of(b).weights);
-  return with_logsumexp(b).output;
+  return output_of(b);
 }
 
 // By the general op, which takes what is beside the scores.
@@ -145,7 +150,7 @@ void define_plain(OpFamily& ops) {
       .attr("enable_gqa", false)
       .output("output", same_as("query"))
       .rule([](RuleBuilder& r) { attention_rule(r, r.out()); })
-      .compose([](Builder& b) { return with_logsumexp(b).output; })
+      .compose(output_of)
       .gradient(attention_gradient)
       .with(at({{"query", {2, 3, 4}}, {"key", {2, 6, 4}}, {"value", {2, 6, 5}}}))
       .with(at({{"query", {2, 3, 5, 4}}, {"key", {2, 3, 5, 4}}, {"value", {2, 3, 5, 2}}},

@@ -1,5 +1,6 @@
 // Attention and its gradients without a matrix of weights: what the forward pass keeps of a row is
-// one number (Dao, arXiv:2307.08691). Bodies are the formula with weights.
+// one number (Dao, arXiv:2307.08691). Bodies are the formula with weights. Results of halves are
+// float32, which what reads them rounds.
 #include "ir/registry.h"
 #include "ops/attention.h"
 
@@ -53,8 +54,8 @@ void define_with_logsumexp(OpFamily& ops) {
           "scores, from which its gradient finds the weights.")
       .formula("\\mathrm{softmax}(Q K^T \\cdot scale + bias) V");
   general_inputs(block)
-      .output("output", same_as("query"))
-      .output("logsumexp", same_as("query"))
+      .output("output", wide_as("query"))
+      .output("logsumexp", wide_as("query"))
       .rule([](RuleBuilder& r) {
         attention_rule(r, r.out("output"));
         r.shape(r.out("logsumexp"), has_shared_heads(r) ? "... h l" : "... l");
@@ -83,10 +84,10 @@ void define_gradients(OpFamily& ops, const char* name, const char* doc, bool of_
       .input("output", kFloating)
       .input("logsumexp", kFloating)
       .input("cotangent", kFloating)
-      .output("query_gradient", same_as("query"))
-      .output("key_gradient", same_as("query"))
-      .output("value_gradient", same_as("query"));
-  if (of_scores) block.output("scores_gradient", same_as("query"));
+      .output("query_gradient", wide_as("query"))
+      .output("key_gradient", wide_as("query"))
+      .output("value_gradient", wide_as("query"));
+  if (of_scores) block.output("scores_gradient", wide_as("query"));
   block
       .rule([of_scores](RuleBuilder& r) {
         attention_rule(r, r.in("output"));

@@ -55,6 +55,7 @@ using ir::shape_value;
 using ir::size_value;
 using ir::Trait;
 using ir::Value;
+using ir::wide_as;
 using ResultType = DTypeRule::Result;
 
 using Shapes = std::vector<std::pair<std::string, std::vector<int64_t>>>;

@@ -105,6 +105,18 @@ struct FunctionCall {
     size_t scratch_bytes = 0;  // of an item
   };
   std::optional<Long> in_long_items;
+
+  /// A kernel of several that a step is on a device; each begins when those before it have ended.
+  struct Phase {
+    std::string call;
+    int64_t units = 0;
+    int threads = 0;  // that do a unit together; 0: one does
+    /// Parts of the step's workspace, from `scratch_at` bytes on, that are each `scratch` of one
+    /// item: there are no more items than parts. 0: no item has scratch.
+    int64_t scratch_parts = 0, scratch_bytes = 0, scratch_at = 0;
+  };
+  /// Prints the phases of the step, instead of `call`; `finish` is in the last one.
+  std::function<std::vector<Phase>(const RegisterTile&)> in_phases;
   /// The same as a library of the device may do it; what comes behind it then is `finish`, if it
   /// does not do that, too.
   std::shared_ptr<const LibraryProduct> product;

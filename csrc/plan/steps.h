@@ -108,6 +108,8 @@ struct Step {
   int64_t units = 1;
   int64_t grain = 1;  // units of one chunk
   size_t scratch_bytes = 0;
+  /// Memory that all units share, and nobody else reads: select makes it the last operand.
+  int64_t workspace_bytes = 0;
   std::vector<InPlace> inplace;
   /// The first output is the operand of inplace[0] but for a part, and where both are one memory
   /// that part alone is written.

@@ -46,7 +46,7 @@ struct KernelRequest {
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
   bool exact_conv = false;             // only canonical convolutions
-  bool exact_linalg = false;           // only canonical linear algebra
+  bool canonical = false;              // only canonical kernels: KernelTable refuses all others
   const Epilogue* epilogue = nullptr;  // only for kernels that take one
   int threads = 1;                     // that a run has, at most
   bool has_packed() const {
@@ -80,7 +80,7 @@ struct KernelDef {
   bool contiguous = true;  // inputs that are strided views are copied first
   Condition matches;
   /// Kernel, params, units, grain, scratch; operands are filled by select (inputs present, then
-  /// outputs, if any, then those of the epilogue but for the result).
+  /// outputs, if any, then those of the epilogue but for the result, then the workspace).
   core::Result<plan::Step> (*make)(const KernelRequest&) = nullptr;
   EpilogueSupport epilogue_support = EpilogueSupport::kNothing;
   bool packed = false;  // for requests with packed operands, and for no others

@@ -11,7 +11,7 @@ const KernelDef* KernelTable::find(const KernelRequest& request) const {
     if (kernel->packed != request.has_packed()) continue;
     if (request.epilogue != nullptr && kernel->epilogue_support == EpilogueSupport::kNothing)
       continue;
-    if (kernel->matches(request)) return kernel;
+    if (is_allowed(*kernel, request) && kernel->matches(request)) return kernel;
   }
   return nullptr;
 }
@@ -31,6 +31,10 @@ std::vector<const KernelDef*> KernelTable::rows_of(std::string_view op) const {
 }
 
 bool KernelTable::has(std::string_view op) const { return !rows_of(op).empty(); }
+
+bool is_allowed(const KernelDef& kernel, const KernelRequest& request) {
+  return !request.canonical || kernel.order == OrderClass::kCanonical || kernel.packed;
+}
 
 ir::Target native_target(std::string name, core::DType default_float, const KernelTable& kernels) {
   ir::Target out;

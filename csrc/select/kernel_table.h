@@ -20,7 +20,7 @@ class KernelTable {
                                  const KernelTable* rest = nullptr)
       : families_(families), rest_(rest) {}
 
-  /// The first row for `request` that matches; null when there is none.
+  /// The first row for `request` that is_allowed() and matches; null when there is none.
   const KernelDef* find(const KernelRequest& request) const;
   /// Every row for an op, in order of preference.
   std::vector<const KernelDef*> rows_of(std::string_view op) const;
@@ -31,6 +31,10 @@ class KernelTable {
   std::span<const KernelFamily> families_;
   const KernelTable* rest_;
 };
+
+/// Tells whether a kernel is canonical where the request wants that. Packed weights have no others:
+/// their products have an order of their own (docs/numerics.md), the same on every machine.
+bool is_allowed(const KernelDef& kernel, const KernelRequest& request);
 
 /// Describes a backend that runs plans by this table: composites with a row of their own stay
 /// whole.

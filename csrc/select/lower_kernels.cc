@@ -25,8 +25,20 @@ KernelRequest Selector::request_for(const Node& node, const ir::OpDef& op,
                                     std::span<const Operand> inputs,
                                     std::span<const Operand> outputs,
                                     const Epilogue* epilogue) const {
-  return {node,     op,      inputs, outputs, options_.exact_conv, options_.exact_linalg,
-          epilogue, threads_};
+  return {node, op, inputs, outputs, options_.exact_conv, options_.canonical, epilogue, threads_};
+}
+
+void Selector::add_workspace(const Node& node, Step& step) {
+  if (step.workspace_bytes == 0) return;
+  const core::DType dtype = core::DType::kFloat32;
+  const int64_t elements = step.workspace_bytes / static_cast<int64_t>(core::size_of(dtype));
+  step.operands.push_back({static_cast<BufferId>(steps_.buffers.size()), 0, true});
+  steps_.buffers.push_back({Buffer::Kind::kTemporary,
+                            0,
+                            step.workspace_bytes,
+                            dtype,
+                            {elements},
+                            graph_.location_of(node).path});
 }
 
 Status Selector::emit_kernel(const Node& node, const ir::OpDef& op) {
@@ -50,6 +62,7 @@ Status Selector::emit_kernel(const Node& node, const ir::OpDef& op) {
   auto step = made_by(*kernel, request, inputs);
   if (!step.ok()) return std::move(step).status();
   for (const Operand& output : outputs) step->operands.push_back(output.use);
+  add_workspace(node, *step);
   step->label = group_report_.kernel = std::string(kernel->name);
   step->location = graph_.location_of(node);
   steps_.steps.push_back(std::move(*step));
@@ -82,6 +95,7 @@ Status Selector::emit_product(const Group& group) {
   }
   if (group.by_rows)
     MITHRIL_RETURN_IF_ERROR(overwrite_rows(group, *lowered, operands, first, *step));
+  add_workspace(node, *step);
   step->nanoseconds += nanoseconds(*lowered);
   step->label = fmt::format("{}+{}", kernel->name, label_of(group));
   step->location = graph_.location_of(node);

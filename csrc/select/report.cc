@@ -30,6 +30,10 @@ void Selector::note_kernels(const KernelRequest& request, const KernelDef* chose
       if (*kernel->matches.text == 0) continue;
       group_report_.notes.push_back(
           fmt::format("kernel {}: it takes {}", kernel->name, kernel->matches.text));
+    } else if (!is_allowed(*kernel, request)) {
+      group_report_.notes.push_back(fmt::format(
+          "kernel {} is not taken: it is not canonical, as deterministic=\"portable\" wants",
+          kernel->name));
     } else if (kernel->matches(request)) {
       group_report_.notes.push_back(
           fmt::format("kernel {} would do, but {} comes first", kernel->name, chosen->name));

@@ -41,7 +41,7 @@ const KernelDef* kernel_for(const KernelTable& kernels, const ir::Graph& graph, 
   const auto inputs = plain_operands(graph, node.operands, as);
   const auto outputs = plain_operands(graph, node.results, as);
   return kernels.find({node, ir::Registry::global().get(node.op), inputs, outputs,
-                       options.exact_conv, options.exact_linalg});
+                       options.exact_conv, options.canonical});
 }
 
 bool is_packed(const ir::Graph& graph, ValueId id) {

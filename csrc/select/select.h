@@ -21,10 +21,10 @@ struct Donation {
 
 struct SelectOptions {
   bool fuse = true;
-  bool epilogues = true;      // loops on blocks of products; needs `fuse`
-  bool exact_conv = false;    // convolutions in the reference's order only
-  bool exact_linalg = false;  // and linear algebra
-  int threads = 0;            // of a run, for which kernels are cut; 0: the backend's
+  bool epilogues = true;    // loops on blocks of products; needs `fuse`
+  bool exact_conv = false;  // convolutions in the reference's order only
+  bool canonical = false;   // and everything else
+  int threads = 0;          // of a run, for which kernels are cut; 0: the backend's
   std::vector<Donation> overwrites;
   /// Told of every fused loop: the step's label and its program. Null: nobody looks.
   std::function<void(std::string_view label, const tile::Program&)> on_loop;

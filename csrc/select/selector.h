@@ -92,6 +92,7 @@ class Selector {
   KernelRequest request_for(const Node& node, const ir::OpDef& op, std::span<const Operand> inputs,
                             std::span<const Operand> outputs,
                             const Epilogue* epilogue = nullptr) const;
+  void add_workspace(const Node& node, Step& step);
   Status emit_kernel(const Node& node, const ir::OpDef& op);
   Status emit_product(const Group& group);
   Status overwrite_rows(const Group& group, const LoopProgram& lowered,

@@ -124,7 +124,9 @@ core::Result<ir::Graph> SpecializationCache::make_static(
     std::span<const std::vector<int64_t>> sizes, const passes::PipelineOptions& options) const {
   MITHRIL_ASSIGN(const auto symbols, passes::solve_symbols(graph_, sizes));
   const passes::Evaluate evaluate = [&](const ir::Graph& constants) {
-    return evaluate_constants(constants, *options_.host, options_.select);
+    select::SelectOptions on_host = options_.select;
+    on_host.canonical = on_host.canonical || options_.canonical_constants;
+    return evaluate_constants(constants, *options_.host, on_host);
   };
   return passes::specialize(
       graph_, symbols, evaluate, options, [&](const ir::Graph& within, const ir::Node& node) {

@@ -25,6 +25,7 @@ struct SpecializationOptions {
   std::function<core::Result<std::shared_ptr<const runtime::Executable>>(plan::Plan)>
       make_executable;
   select::SelectOptions select;
+  bool canonical_constants = false;  // those that `host` computes have the bits of C texts
   passes::PipelineOptions passes;
   std::shared_ptr<Trace> trace = std::make_shared<Trace>();
   passes::RematerializeOptions

@@ -249,7 +249,7 @@ class CpuProgram(_NativeProgram):
         trace: Trace | None = None,
         passes_off: list[str] = ...,
         exact_conv: bool = ...,
-        exact_linalg: bool = ...,
+        canonical: bool = ...,
         recorder: Recorder = ...,
         weights: str = ...,
         overwrites: list[tuple[str, str]] = ...,
@@ -298,6 +298,7 @@ class GGMLRowGuard:
 def opencl_devices() -> list[dict[str, Any]]: ...
 def opencl_functions() -> list[str]: ...
 def device_inject_failure(symbol: str, nth: int, status: int) -> None: ...
+def device_force_winograd_tile(tile: int | None) -> None: ...
 def device_live_objects() -> int: ...
 
 class DeviceDriver:
@@ -415,7 +416,7 @@ class OpenClProgram(_NativeProgram):
         trace: Trace | None = None,
         passes_off: list[str] = ...,
         exact_conv: bool = False,
-        exact_linalg: bool = False,
+        canonical: bool = False,
         recorder: Recorder = ...,
         overwrites: list[tuple[str, str]] = ...,
         memory_limit: int | None = None,
@@ -455,7 +456,7 @@ class CudaProgram(_NativeProgram):
         trace: Trace | None = None,
         passes_off: list[str] = ...,
         exact_conv: bool = False,
-        exact_linalg: bool = False,
+        canonical: bool = False,
         recorder: Recorder = ...,
         overwrites: list[tuple[str, str]] = ...,
         memory_limit: int | None = None,

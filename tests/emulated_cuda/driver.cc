@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <dlfcn.h>
 #include <elf.h>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +35,7 @@ enum Status {
   kInvalidContext = 201,
   kInvalidHandle = 400,
   kNotFound = 500,
+  kLaunchFailed = 719,
   kCaptureUnsupported = 900,
   kCaptureInvalid = 901,
 };
@@ -51,10 +54,13 @@ constexpr Name kNames[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
                            {500, "CUDA_ERROR_NOT_FOUND"},
                            {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                            {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
+                           {719, "CUDA_ERROR_LAUNCH_FAILED"},
                            {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
                            {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
 
-constexpr int kDevices = 2;
+/// The second device knows no pools, the third one no products of tiles.
+constexpr int kArchitectures[] = {80, 86, 75};
+constexpr int kDevices = std::size(kArchitectures);
 constexpr size_t kMemory = size_t{1} << 30;
 
 struct Context {
@@ -147,9 +153,17 @@ void* host(uint64_t pointer) { return reinterpret_cast<void*>(pointer); }
 struct Dim {
   unsigned x, y, z;
 };
+struct Lane {  // emulated_lane of kernel.h
+  unsigned words[6];
+  float results[4];
+  const unsigned short* row;
+};
 struct Launch {  // emulated_launch of kernel.h
   Dim thread, block, block_size, grid;
   void (*meet)();
+  void (*meet_warp)();
+  void (*fail)(const char* why);
+  Lane* warp;
 };
 
 #ifndef __x86_64__
@@ -177,12 +191,19 @@ struct Stack {
   }
 };
 
-// The block that runs: its threads go from one meeting to the next in turn. A thread that meets
-// nobody leaves its stack to the next one.
+// The block that runs. The threads of a warp go from one of its meetings to the next in turn, until
+// all wait for the block; these go on when all do. A thread that meets nobody leaves its stack to
+// the next one.
 struct Fibre {
   void* stack_pointer = nullptr;
   size_t stack = 0;
   unsigned thread = 0;
+  bool waits_for_warp = false;  // else for the block
+};
+constexpr unsigned kWarp = 32;
+struct Warp {
+  std::array<Lane, kWarp> lanes;
+  std::vector<Fibre> fibres;  // that have not ended
 };
 Launch launch;
 std::function<void()> body;
@@ -190,12 +211,23 @@ void* scheduler = nullptr;
 Fibre* running = nullptr;
 bool has_ended = false;
 std::vector<Stack> stacks;
+bool has_failed = false;  // a kernel, since somebody last waited
 
-void meet() { emulated_switch(&running->stack_pointer, scheduler); }
+void fail(const char* why) {
+  if (!has_failed) std::fprintf(stderr, "emulated CUDA: %s\n", why);
+  has_failed = true;
+}
+
+void meet(bool of_warp) {
+  running->waits_for_warp = of_warp;
+  emulated_switch(&running->stack_pointer, scheduler);
+}
+void meet_block() { meet(false); }
+void meet_warp() { meet(true); }
 void enter() {
   body();
   has_ended = true;
-  meet();
+  meet_block();
   __builtin_unreachable();
 }
 
@@ -209,28 +241,52 @@ void start(Fibre& fibre) {
   fibre.stack_pointer = top;
 }
 
-bool run_to_meeting(Fibre& fibre) {
+bool run_to_meeting(Fibre& fibre, Warp& warp) {
   running = &fibre;
   has_ended = false;
   launch.thread = {fibre.thread, 0, 0};
+  launch.warp = warp.lanes.data();
   emulated_switch(&scheduler, fibre.stack_pointer);
   return !has_ended;
 }
 
-void run_block(unsigned threads) {
-  std::vector<Fibre> met;
-  for (unsigned t = 0; t < threads; ++t) {
-    Fibre fibre{nullptr, met.size(), t};
-    start(fibre);
-    met.push_back(fibre);
-    if (!run_to_meeting(met.back())) met.pop_back();
+void go_on(Warp& warp) {
+  std::vector<Fibre> next;
+  for (Fibre& fibre : warp.fibres) {
+    if (run_to_meeting(fibre, warp)) next.push_back(fibre);
   }
-  while (!met.empty()) {
-    std::vector<Fibre> next;
-    for (Fibre& fibre : met) {
-      if (run_to_meeting(fibre)) next.push_back(fibre);
+  warp.fibres = std::move(next);
+}
+
+size_t waiting_for_warp(const Warp& warp) {
+  return std::count_if(warp.fibres.begin(), warp.fibres.end(),
+                       [](const Fibre& fibre) { return fibre.waits_for_warp; });
+}
+
+void run_block(unsigned threads) {
+  std::vector<Warp> warps((threads + kWarp - 1) / kWarp);
+  size_t alive = 0;
+  for (unsigned t = 0; t < threads; ++t) {
+    Warp& warp = warps[t / kWarp];
+    Fibre fibre{nullptr, alive, t};
+    start(fibre);
+    warp.fibres.push_back(fibre);
+    if (run_to_meeting(warp.fibres.back(), warp)) {
+      ++alive;
+    } else {
+      warp.fibres.pop_back();
     }
-    met = std::move(next);
+  }
+  while (alive > 0) {
+    alive = 0;
+    for (Warp& warp : warps) {
+      while (waiting_for_warp(warp) == kWarp) go_on(warp);
+      if (waiting_for_warp(warp) > 0) return fail("a warp waits for threads that do not come");
+    }
+    for (Warp& warp : warps) {
+      go_on(warp);
+      alive += warp.fibres.size();
+    }
   }
 }
 
@@ -270,7 +326,9 @@ void run(const Function& function, const std::vector<uint64_t>& parameters, Dim 
   *function.seen = &launch;
   launch.grid = grid;
   launch.block_size = block;
-  launch.meet = meet;
+  launch.meet = meet_block;
+  launch.meet_warp = meet_warp;
+  launch.fail = fail;
   for (unsigned b = 0; b < grid.x; ++b) {
     launch.block = {b, 0, 0};
     run_block(block.x);
@@ -350,16 +408,17 @@ int cuDeviceTotalMem_v2(size_t* bytes, int) {
   *bytes = kMemory;
   return kSuccess;
 }
-// The second device knows no pools. EMULATED_CUDA_ARCHITECTURE=75: the first one is older.
+// EMULATED_CUDA_ARCHITECTURE=75: the first device is older.
 int cuDeviceGetAttribute(int* value, int which, int device) {
   EMULATED(true);
   const char* const chosen = std::getenv("EMULATED_CUDA_ARCHITECTURE");
-  const int architecture = device != 0 ? 86 : chosen != nullptr ? std::atoi(chosen) : 80;
+  const int architecture =
+      device == 0 && chosen != nullptr ? std::atoi(chosen) : kArchitectures[device];
   switch (which) {
     case 16: *value = 4; return kSuccess;
     case 75: *value = architecture / 10; return kSuccess;
     case 76: *value = architecture % 10; return kSuccess;
-    case 115: *value = device == 0 ? 1 : 0; return kSuccess;
+    case 115: *value = device == 1 ? 0 : 1; return kSuccess;
     default: return kInvalidValue;
   }
 }
@@ -403,7 +462,7 @@ int cuStreamSynchronize(Stream* stream) {
   EMULATED(has_context());
   if (is_captured(stream)) return kCaptureUnsupported;
   run_all(*stream);
-  return kSuccess;
+  return std::exchange(has_failed, false) ? kLaunchFailed : kSuccess;
 }
 int cuMemAlloc_v2(uint64_t* pointer, size_t size) {
   EMULATED(has_context());

@@ -101,9 +101,10 @@ Program* of(void* program) { return static_cast<Program*>(program); }
 
 extern "C" {
 
+// The number of a build stands in it: what another one compiled is not found in caches.
 int nvrtcVersion(int* major, int* minor) {
   *major = 12;
-  *minor = 8;
+  *minor = EMULATED_BUILD;
   return kSuccess;
 }
 int nvrtcGetNumSupportedArchs(int* count) {

@@ -53,10 +53,11 @@ def built() -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         header = f'-DEMULATED_KERNEL_H="{FOLDER / "kernel.h"}"'
+        build = f"-DEMULATED_BUILD={int(key[:6], 16)}"
         for name in _NAMES:
             source, library = FOLDER / f"{name}.cc", made / f"{name}.so"
             subprocess.run(
-                ["g++", *FLAGS, header, str(source), "-o", str(library), "-ldl"], check=True
+                ["g++", *FLAGS, header, build, str(source), "-o", str(library), "-ldl"], check=True
             )
         try:
             made.rename(folder)

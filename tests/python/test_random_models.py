@@ -312,6 +312,14 @@ def test_values_and_gradients_of_frameworks(framework, chunk, request, check_cou
         check_counts[f"random models on {framework}"] += 1
 
 
+def trials_of(seeds, name, dtype, **options):
+    """Seeds of 25 models in one, their trial on a backend, and that on the engine."""
+    for first in range(0, len(seeds), 25):
+        some = seeds[first : first + 25]
+        both = ((name, options), ("CpuBackend", {}))
+        yield some, *(Trial(some[0], n, dtype, made=RandomModels(some), **o) for n, o in both)
+
+
 class Trial:
     """A random model (or `made`) with its data on one backend, and what the oracle makes of it."""
 

@@ -324,9 +324,13 @@ struct CudaKernel final : device::Kernel {
   cu_function function;
 };
 
+// Threads that do an item together keep tiles in registers, which a compiler would spill to have
+// more blocks at a time if it were not told that one is enough.
 std::string entry(int threads) {
-  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) ",
-                     threads > 0 ? threads : kThreads);
+  if (threads == 0) {
+    return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) ", kThreads);
+  }
+  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1) ", threads);
 }
 
 }  // namespace

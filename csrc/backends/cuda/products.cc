@@ -7,6 +7,7 @@
 #include "backends/cuda/kernel_families.h"
 #include "backends/device/kernel_families.h"
 #include "backends/device/library_products.h"
+#include "backends/device/winograd.h"
 #include "select/kernel_rows.h"
 #include "select/views.h"
 #include "tile/convert.h"
@@ -23,6 +24,9 @@ constexpr select::KernelDef kKernels[] = {
     Rows::conv2d_dx("cuda.conv2d_dx")[0], Rows::conv2d_dx("cuda.conv2d_dx")[1],
     Rows::conv2d_dw("cuda.conv2d_dw"),
 };
+
+constexpr auto kTiles = device::WinogradRows<kLanguage, device::Items::kShort>::rows(
+    "cuda.conv2d.winograd", "cuda.conv2d_dx.winograd");
 
 bool fits_library(const KernelRequest& request) {
   return device::library_matmul(request).has_value();
@@ -53,13 +57,12 @@ constexpr std::array<select::KernelDef, 6> library_matmul(const char* name) {
       name,
       select::OrderClass::kOther,
       false,
-      {fits_library,
-       "floats of one type, some, side by side along an axis, and no deterministic='portable'"},
+      {fits_library, "floats of one type, some, side by side along an axis"},
       make_library_step<kAllowsTf32>,
       select::EpilogueSupport::kBlocks};
   select::KernelDef copied = as_they_lie;
   copied.contiguous = true;
-  copied.matches = {fits_library_copied, "halves, some, and no deterministic='portable'"};
+  copied.matches = {fits_library_copied, "halves, some"};
   const auto of = [](const char* op, select::KernelDef row) {
     row.op = op;
     return row;
@@ -76,7 +79,8 @@ constexpr auto kLibraryTf32 = library_matmul<true>("cuda.cublaslt_tf32");
 
 template <bool kHasBfloat16>
 bool fits_cudnn(const KernelRequest& request) {
-  return (kHasBfloat16 || request.outputs[0].dtype != core::DType::kBFloat16) &&
+  return !device::is_winograd_tile_forced() &&
+         (kHasBfloat16 || request.outputs[0].dtype != core::DType::kBFloat16) &&
          device::library_conv2d(request).has_value();
 }
 
@@ -132,14 +136,15 @@ constexpr select::KernelFamily kOfProducts[] = {no_rows, rows<kLibrary>, rows<kL
 constexpr select::KernelFamily kOfConvolutions[] = {no_rows, rows<kCudnn>, rows<kCudnnTf32>,
                                                     rows<kCudnnWithoutBfloat16>};
 
-using Families = std::array<select::KernelFamily, 8>;
+using Families = std::array<select::KernelFamily, 10>;
 constexpr auto kFamilies = [] {
   std::array<std::array<Families, std::size(kOfConvolutions)>, std::size(kOfProducts)> out{};
   for (size_t i = 0; i < std::size(kOfProducts); ++i) {
     for (size_t k = 0; k < std::size(kOfConvolutions); ++k) {
-      out[i][k] = {kOfProducts[i],       kOfConvolutions[k],       rows<kKernels>,
-                   device::row_kernels,  device::movement_kernels, device::pool_kernels,
-                   device::axis_kernels, device::attention_kernels};
+      out[i][k] = {tile_attention_kernels,  // only where warps multiply tiles
+                   kOfProducts[i],         kOfConvolutions[k],   rows<kTiles>,
+                   rows<kKernels>,         device::row_kernels,  device::movement_kernels,
+                   device::pool_kernels,   device::axis_kernels, device::attention_kernels};
     }
   }
   return out;
@@ -148,7 +153,9 @@ constexpr auto kFamilies = [] {
 }  // namespace
 
 std::span<const select::KernelFamily> kernel_families(const Makers& makers) {
-  return kFamilies[static_cast<size_t>(makers.products)][static_cast<size_t>(makers.convolutions)];
+  const std::span<const select::KernelFamily> all =
+      kFamilies[static_cast<size_t>(makers.products)][static_cast<size_t>(makers.convolutions)];
+  return makers.multiplies_tiles ? all : all.subspan(1);
 }
 
 }  // namespace mithril::cuda

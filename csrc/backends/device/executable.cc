@@ -145,6 +145,7 @@ core::Status Executable::prepare(const PlanCode& code) {
     const StepCode& step = code.steps[at];
     prepared.host.emplace_back();
     prepared.kernels.push_back(nullptr);
+    prepared.before.emplace_back();
     prepared.chains.push_back(nullptr);
     if (step.chain != nullptr) {
       MITHRIL_ASSIGN(prepared.chains.back(), kernel_of(step.chain->kernel));
@@ -154,6 +155,10 @@ core::Status Executable::prepare(const PlanCode& code) {
           std::make_unique<const runtime::HostExecutable>(alone(*code.plan, code.plan->steps[at]));
     } else if (step.kind == StepCode::Kind::kLaunch) {
       MITHRIL_ASSIGN(prepared.kernels.back(), kernel_of(step.kernel));
+    }
+    for (const KernelLaunch& one : step.before) {
+      MITHRIL_ASSIGN(const Kernel* const kernel, kernel_of(one.kernel));
+      prepared.before.back().push_back(kernel);
     }
     if (step.first != nullptr) MITHRIL_RETURN_IF_ERROR(prepare(*step.first));
     if (step.second != nullptr) MITHRIL_RETURN_IF_ERROR(prepare(*step.second));
@@ -430,7 +435,7 @@ class Executable::Run {
     }
     switch (step.kind) {
       case StepCode::Kind::kNothing: return {};
-      case StepCode::Kind::kLaunch: return launch(step, planned, *made.kernels[at], bases, behind);
+      case StepCode::Kind::kLaunch: return launch(step, planned, made, at, bases, behind);
       case StepCode::Kind::kHost: return on_host(*code.plan, planned, *made.host[at], bases);
       case StepCode::Kind::kLoop: return loop(step, planned, bases, behind);
       case StepCode::Kind::kBranch: return branch(step, planned, bases, behind);
@@ -468,14 +473,17 @@ class Executable::Run {
     return driver_.multiply(*executable_.products_.at(&product), operands);
   }
 
-  Status launch(const StepCode& step, const PlannedStep& planned, const Kernel& kernel,
+  Status launch(const StepCode& step, const PlannedStep& planned, const Prepared& made, size_t at,
                 const Bases& bases, Ref behind) {
     std::vector<Ref> operands;
     for (const size_t i : step.operands) operands.push_back(operand(planned, i, bases));
+    for (size_t i = 0; i < step.before.size(); ++i) {
+      MITHRIL_RETURN_IF_ERROR(driver_.launch(*made.before[at][i], operands, step.before[i].launch));
+    }
     if (step.has_scratch) operands.push_back(behind);
     if (step.is_checked) operands.push_back({executable_.report_.get(), 0});
     is_unsure_ = is_unsure_ || step.is_checked;
-    return driver_.launch(kernel, operands, step.launch);
+    return driver_.launch(*made.kernels[at], operands, step.launch);
   }
 
   // ---- the engine's kernels

@@ -35,6 +35,7 @@ class Executable final : public runtime::Executable {
     std::vector<MemoryPtr> constants;                                  // null: nothing is there
     std::vector<std::unique_ptr<const runtime::HostExecutable>> host;  // by step; null: not there
     std::vector<const Kernel*> kernels;                                // by step
+    std::vector<std::vector<const Kernel*>> before;                    // by step
     std::vector<const Kernel*> chains;                                 // by step
   };
 

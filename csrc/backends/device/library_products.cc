@@ -79,8 +79,8 @@ std::optional<LibraryMatmul> library_matmul(const KernelRequest& request) {
   const bool is_float = select::is_real(dtype) || tile::is_half(dtype);
   const bool gives = result == dtype || result == core::widened(dtype);
   const bool has_bias = request.inputs.size() > 2;
-  if (!is_float || !gives || request.exact_linalg || !is_one(request.inputs[0]) ||
-      !is_one(request.inputs[1]) || (has_bias && !is_row(request.inputs[2]))) {
+  if (!is_float || !gives || !is_one(request.inputs[0]) || !is_one(request.inputs[1]) ||
+      (has_bias && !is_row(request.inputs[2]))) {
     return {};
   }
   const ref_matmul_dims d = select::with_rows_merged(select::matmul_dims(request));

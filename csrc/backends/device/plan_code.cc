@@ -99,6 +99,7 @@ class Printer {
     if (call.product != nullptr && !options_.refused.contains(call.product.get())) {
       return library_product(plan, planned, call);
     }
+    if (call.in_phases != nullptr) return phases(plan, planned, call);
     if (call.call.empty() && call.in_tile == nullptr) return no_kernel(call);
     return function(plan, planned, call, own);
   }
@@ -251,7 +252,7 @@ class Printer {
         const Part& part = parts[at + chain.count];
         if (step.kind == StepCode::Kind::kNothing) continue;
         const bool is_small = step.kind == StepCode::Kind::kLaunch && step.launch.items == 1 &&
-                              step.launch.threads == 0;
+                              step.launch.threads == 0 && step.before.empty();
         const double nanoseconds =
             plan::nanoseconds_of(*code.plan, code.plan->steps[at + chain.count].step);
         std::set<size_t> all = bases;
@@ -355,12 +356,42 @@ class Printer {
                         : call.in_tile ? call.in_tile(options_.tile)
                                        : call.call) +
                        "\n";
+    definitions_.insert(call.texts.begin(), call.texts.end());
     if (call.finish != nullptr) {
-      MITHRIL_ASSIGN(const std::string finish, finishing(own, *call.finish));
-      body = "#define M_FINISH(from, count) " + finish + "\n" + body + "#undef M_FINISH\n";
+      MITHRIL_ASSIGN(body, with_finish(std::move(body), own, *call.finish));
     }
     launch(out, own, body, units, items, call.threads);
     return out;
+  }
+
+  core::Result<StepCode> phases(const Plan& plan, const PlannedStep& planned,
+                                const FunctionCall& call) {
+    StepCode out;
+    const std::vector<FunctionCall::Phase> all = call.in_phases(options_.tile);
+    for (const FunctionCall::Phase& phase : all) {
+      const bool is_last = &phase == &all.back();
+      Signature own = signature(plan, planned);
+      std::string body = own.aliases + "  " + phase.call + "\n";
+      if (is_last && call.finish != nullptr) {
+        MITHRIL_ASSIGN(body, with_finish(std::move(body), own, *call.finish));
+      }
+      int64_t items = phase.threads > 0 ? std::min(phase.units, kMostBlocks)
+                                        : items_of(plan, planned.step, phase.units);
+      if (phase.scratch_parts > 0) {
+        items = std::min(items, phase.scratch_parts);
+        add_parts(own, planned, phase, items);
+      }
+      launch(out, own, body, phase.units, items, phase.threads);
+      if (!is_last) out.before.push_back({out.kernel, out.launch});
+    }
+    return out;
+  }
+
+  // A body with what its M_FINISH stands for.
+  core::Result<std::string> with_finish(std::string body, const Signature& own,
+                                        const plan::Finish& finish) {
+    MITHRIL_ASSIGN(const std::string text, finishing(own, finish));
+    return "#define M_FINISH(from, count) " + text + "\n" + std::move(body) + "#undef M_FINISH\n";
   }
 
   /// A call of a function that does elements of an epilogue: `count` of them from `from` on.
@@ -388,6 +419,17 @@ class Printer {
     own.arguments += fmt::format("m_scratch + o_scratch + begin / {} * {}, ", each, room);
     own.part.arguments += "m_scratch + o_scratch, ";
     return (units + each - 1) / each * room;
+  }
+
+  // A part of the workspace, the last operand, for each item.
+  void add_parts(Signature& own, const PlannedStep& planned, const FunctionCall::Phase& phase,
+                 int64_t items) const {
+    const int64_t each = (phase.units + items - 1) / items;
+    const std::string type = fmt::format("{}{}*", dialect().global, dialect().byte);
+    own.parameters += type + " scratch, ";
+    own.arguments +=
+        fmt::format("({0})(m{1} + o{1}) + {2} + begin / {3} * {4}, ", type,
+                    planned.operands.size() - 1, phase.scratch_at, each, phase.scratch_bytes);
   }
 
   void add_report(Signature& own, StepCode& code) const {

@@ -20,6 +20,12 @@ struct Launch {
   int threads = 0;  // that do an item together; 0: an item is one thread
 };
 
+/// A kernel of the source, with the operands of its step.
+struct KernelLaunch {
+  std::string kernel;
+  Launch launch;
+};
+
 /// Small steps that follow each other, which one item of a CPU does in one kernel: to start a
 /// kernel takes as long as some of them.
 struct Chain {
@@ -44,6 +50,8 @@ struct StepCode {
   Kind kind = Kind::kNothing;
   /// A product of the first operands that the library does before that; or null.
   std::shared_ptr<const plan::LibraryProduct> product;
+  /// kLaunch: what runs before the kernel, one after the other, on the same operands.
+  std::vector<KernelLaunch> before;
   std::string kernel;  // kLaunch
   Launch launch;       // kLaunch
   /// kLaunch: those that are passed, each as memory and offset; behind them, where the step has

@@ -238,8 +238,8 @@ std::string joined(const std::vector<Product>& products, const ProductLanguage& 
   return memory + all;
 }
 
-// Operands of the step: the inputs that are there, such as A and B, and C, then those of the
-// epilogue but for C.
+}  // namespace
+
 std::shared_ptr<const plan::Finish> finish_of(const KernelRequest& request) {
   const select::Epilogue& epilogue = *request.epilogue;
   const auto result = static_cast<size_t>(
@@ -259,8 +259,6 @@ std::shared_ptr<const plan::Finish> finish_of(const KernelRequest& request) {
   }
   return out;
 }
-
-}  // namespace
 
 plan::Step product_step(const KernelRequest& request, std::vector<Product> products,
                         const ProductLanguage& language) {

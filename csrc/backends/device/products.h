@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,10 @@ struct ProductLanguage {
   int64_t (*units)(const Product& product);
   int threads = 0;  // that do a unit together (Launch)
 };
+
+/// The epilogue of a request. Operands of the step: the inputs that are present, such as A and B,
+/// and C, then those of the epilogue but for C.
+std::shared_ptr<const plan::Finish> finish_of(const KernelRequest& request);
 
 /// A step that does several products, whose units follow each other.
 plan::Step product_step(const KernelRequest& request, std::vector<Product> products,

@@ -37,7 +37,8 @@ std::optional<Commands> commands_of(const PlanCode& code) {
     const StepCode& step = code.steps[at];
     const plan::Step& planned = code.plan->steps[at].step;
     const bool is_launched = step.kind == StepCode::Kind::kLaunch;
-    const int64_t commands = (step.product != nullptr ? 1 : 0) + (is_launched ? 1 : 0);
+    const int64_t commands = (step.product != nullptr ? 1 : 0) + (is_launched ? 1 : 0) +
+                             static_cast<int64_t>(step.before.size());
     out.count += commands;
     if (commands > 0) out.nanoseconds += plan::nanoseconds_of(*code.plan, planned);
     switch (step.kind) {

@@ -1,5 +1,9 @@
 #include "backends/device/template_text.h"
 
+#include <cstdint>
+
+#include <fmt/format.h>
+
 namespace mithril::device {
 namespace {
 
@@ -24,6 +28,11 @@ void put(std::string& text, std::string_view name, const std::string& value) {
 std::string filled(std::string text, const Names& names) {
   for (const auto& [name, value] : names) put(text, name, value);
   return text;
+}
+
+std::string stride_text(int64_t stride, int64_t most) {
+  const bool is_small = stride <= INT32_MAX / most && stride >= -(INT32_MAX / most);
+  return fmt::format("{}{}", is_small ? "" : "(m_i64)", stride);
 }
 
 }  // namespace mithril::device

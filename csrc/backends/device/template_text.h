@@ -1,5 +1,6 @@
 // Texts of kernels with names in capitals, and what these stand for.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,5 +14,8 @@ void put(std::string& text, std::string_view name, const std::string& value);
 using Names = std::vector<std::pair<std::string_view, std::string>>;
 /// A text with all of these replaced, one after the other.
 std::string filled(std::string text, const Names& names);
+
+/// A stride as a text that multiplies ints of at most `most`: of 64 bits where products need them.
+std::string stride_text(int64_t stride, int64_t most);
 
 }  // namespace mithril::device

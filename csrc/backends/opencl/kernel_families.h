@@ -7,7 +7,7 @@
 
 namespace mithril::opencl {
 
-/// The families, in order of preference within an op.
-std::span<const select::KernelFamily> kernel_families();
+/// The families, in order of preference within an op, of a device that is a CPU or none.
+std::span<const select::KernelFamily> kernel_families(bool is_cpu);
 
 }  // namespace mithril::opencl

@@ -1,5 +1,6 @@
 // Matrix products and convolutions in register tiles; convolutions gather their taps as panels.
 #include "backends/device/kernel_families.h"
+#include "backends/device/winograd.h"
 #include "backends/opencl/gemm_text.h"
 #include "backends/opencl/kernel_families.h"
 
@@ -14,14 +15,29 @@ constexpr select::KernelDef kKernels[] = {
     Rows::conv2d_dw("opencl.conv2d_dw"),
 };
 
+template <device::Items kItems>
+using Tiles = device::WinogradRows<kLanguage, kItems>;
+constexpr const char *kTiles = "opencl.conv2d.winograd", *kTilesDx = "opencl.conv2d_dx.winograd";
+constexpr auto kLongTiles = Tiles<device::Items::kLong>::rows(kTiles, kTilesDx);
+constexpr auto kShortTiles = Tiles<device::Items::kShort>::rows(kTiles, kTilesDx);
+
 std::span<const select::KernelDef> product_kernels() { return kKernels; }
+std::span<const select::KernelDef> long_tiles() { return kLongTiles; }
+std::span<const select::KernelDef> short_tiles() { return kShortTiles; }
+
 // In order of preference within an op.
-constexpr select::KernelFamily kFamilies[] = {product_kernels,          device::row_kernels,
-                                              device::movement_kernels, device::pool_kernels,
-                                              device::axis_kernels,     device::attention_kernels};
+#define MITHRIL_OPENCL_FAMILIES                                                         \
+  product_kernels, device::row_kernels, device::movement_kernels, device::pool_kernels, \
+      device::axis_kernels, device::attention_kernels
+constexpr select::KernelFamily kOfCpus[] = {long_tiles, MITHRIL_OPENCL_FAMILIES};
+constexpr select::KernelFamily kOfOthers[] = {short_tiles, MITHRIL_OPENCL_FAMILIES};
+#undef MITHRIL_OPENCL_FAMILIES
 
 }  // namespace
 
-std::span<const select::KernelFamily> kernel_families() { return kFamilies; }
+std::span<const select::KernelFamily> kernel_families(bool is_cpu) {
+  if (is_cpu) return kOfCpus;
+  return kOfOthers;
+}
 
 }  // namespace mithril::opencl

@@ -162,10 +162,11 @@ def compile(  # noqa: A001
         that run the engine's plans: `ml.CpuBackend`, `ml.CBackend`, `ml.OpenCLBackend` and
         `ml.CudaBackend`.
     deterministic : "portable": results have the same bits on every machine. Convolutions are those
-        of ``exact_conv=True``, and linear algebra, which is LAPACK's where matrices are large, is
-        the engine's own. Without it bits are the same from run to run and for any number of
-        threads, but not from one kind of CPU to another. Only on backends that run the engine's
-        plans.
+        of ``exact_conv=True``, attention is the products and the softmax that it stands for,
+        linear algebra, which is LAPACK's where matrices are large, is the engine's own, and so are
+        products that a library does. Without it bits are the same from run to run and for any
+        number of threads, but not from one kind of CPU to another. Only on backends that run the
+        engine's plans.
     gradient_checkpointing : True: gradients take less memory and more time. What lies idle while
         most memory is in use is computed again where it is read, as long as that takes less than a
         third of the program's FLOPs, about what the forward part takes. Gradients are the engine's,
@@ -257,7 +258,7 @@ def compile(  # noqa: A001
         optimizer=optimizer,
         static_shapes=flag("static_shapes", static_shapes),
         exact_conv=exact_conv or is_portable,
-        exact_linalg=is_portable,
+        canonical=is_portable,
         weights=weights,
         quantize=weights,
         check_nan=check_nan_of(check_nan),

@@ -48,7 +48,7 @@ class CompileOptions:
     loss_scale: Any = None  # of training
     static_shapes: bool = False
     exact_conv: bool = False
-    exact_linalg: bool = False
+    canonical: bool = False
     weights: str = ""  # the format of constants that products multiply by; "": as they are
     quantize: str = ""  # the same of parameters that come with a call
     check_nan: str = ""  # "nan", "inf": what is looked for

@@ -128,7 +128,7 @@ class Program:
                 self.compiled.trace,
                 options.passes_off,
                 options.exact_conv,
-                options.exact_linalg,
+                options.canonical,
                 options.recorder,
                 options.weights,
                 overwrites,

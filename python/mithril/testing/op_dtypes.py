@@ -234,12 +234,14 @@ def _value_problem(model: Any, case: Case, key: str, got: Any, want: Any) -> str
 
 def result_dtype(backend: Any, case: Case, want: np.ndarray) -> str:
     """Returns the type of a result by docs/numerics.md: the floats of an op have the type of its
-    float operands, else the backend's; integers that of the oracle, whose default has 64 bits."""
+    float operands (`op_matrix.float_result`), else the backend's; integers that of the oracle,
+    whose default has 64 bits."""
     asked = case.sample["attrs"].get("dtype")
     if asked is not None:
         return str(asked)
     if want.dtype.kind == "f":
-        return case.dtype if case.kind == "float" else str(backend.default_dtype)
+        dtype = case.dtype if case.kind == "float" else str(backend.default_dtype)
+        return op_matrix.float_result(case.op, dtype)
     return str(backend.default_int) if want.dtype == np.int64 else str(want.dtype)
 
 

@@ -202,6 +202,13 @@ def is_told_dtype(op: Mapping[str, Any]) -> bool:
     return "dtype" in {*dict(op["attrs"]), *(i["name"] for i in op["inputs"])}
 
 
+def float_result(op: Mapping[str, Any], dtype: str) -> str:
+    """Returns the type of an op's float results of operands of that type: the same, but float32 of
+    halves where what reads them rounds."""
+    is_wide = any(rule.startswith("wide") for rule in op["results"])
+    return "float32" if is_wide and dtype in ("float16", "bfloat16") else dtype
+
+
 def dtype_of(case: Case, backend: Any, model: Any = None) -> str:
     """The element type that a case is about: that of its tensors, or of the result that was made
     where the op is told one."""

@@ -125,6 +125,24 @@ TEST(Halves, CotangentsAreAddedInFloat32) {
       differentiated);
 }
 
+TEST(Halves, WhatAttentionKeepsForItsGradientsIsFloat32) {
+  expect_pass(
+      R"(graph m<bf16, i64>(%x: bf16[9, 4], %k: bf16[12, 4]) {
+  %0 = plain_attention(%x, %k, %k) : bf16[9, 4]
+  return y=%0
+}
+)",
+      R"(graph m<bf16, i64>(%x: bf16[9, 4], %k: bf16[12, 4], %cotangent.y: bf16[9, 4] cotangent) {
+  %0 = plain_attention(%x, %k, %k) : bf16[9, 4]
+  %1, %2 = attention_with_logsumexp(%x, %k, %k) : f32[9, 4], f32[9]
+  %3, %4, %5 = attention_grad(%x, %k, %k, _, _, _, %1, %2, %cotangent.y) : f32[9, 4], f32[12, 4], f32[12, 4]
+  %6 = cast(%3, dtype=bf16) : bf16[9, 4]
+  return grad.x=%6
+}
+)",
+      differentiated);
+}
+
 TEST(Halves, SingleRoundingsHaveRulesInHalves) {
   expect_pass(
       R"(graph m<f16, i64>(%x: f16[2, 4], %k: f16[4, 3]) {

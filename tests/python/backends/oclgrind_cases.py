@@ -45,12 +45,29 @@ def attention(title):
     return test_device_attention.made(options, [*params, *data]), params, data
 
 
+def by_tiles(value):
+    """With an element of that value; a huge one has its tile computed by the definition."""
+    model = ml.Model()
+    model |= ml.Convolution2D(3, 4, padding=1)(input="x", weight="w", bias="b", output="c")
+    model |= ml.Relu()(input="c", output="y")
+    model.expose_keys("y")
+    x = drawn([2, 3, 6, 7])
+    x[1, 2, 3, 4] = value
+    return model, {"x": x, "w": drawn([4, 3, 3, 3], 1), "b": drawn([1, 4, 1, 1], 2)}, {}
+
+
 def pool(part, title):
     shape, options = test_device_kernels.POOLS[title]
     return of(getattr(ml, part)(**options)), {"input": drawn(shape)}, {}
 
 
+TILES = {
+    "convolution by tiles of 4": (4, 1.0),
+    "convolution by tiles of 2": (2, 1.0),
+    "convolution by tiles, huge": (4, 2.0**45),
+}
 CASES = {
+    **{title: lambda value=value: by_tiles(value) for title, (_, value) in TILES.items()},
     **{title: make for title, make in test_device_kernels.CASES.items() if title not in LARGE},
     **{f"{part}: {title}": lambda part=part, title=title: pool(part, title)
        for part in ("MaxPool2d", "AvgPool2d") for title in ("overlapping", "dilated")},
@@ -79,10 +96,12 @@ def run(title, as_gpu):
         backend._device = _core.OpenClDevice(as_gpu=True)
     shapes = {key: list(value.shape) for key, value in (params | data).items()}
     options = {} if title.startswith("model: ") else {"trainable_keys": set(params)}
+    tile = TILES.get(title, (0,))[0]
+    _core.device_force_winograd_tile(tile)
     wanted, got = (
-        evaluated(ml.compile(model, one, data_keys=set(data), shapes=shapes, exact_conv=True,
+        evaluated(ml.compile(model, one, data_keys=set(data), shapes=shapes, exact_conv=exact,
                              **options), params, data)
-        for one in (ml.CpuBackend(dtype=dtype), backend)
+        for one, exact in ((ml.CpuBackend(dtype=dtype), True), (backend, tile == 0))
     )  # fmt: skip
     for key, want in wanted.items():
         bound = 2e-5 * np.abs(want).max(initial=1)

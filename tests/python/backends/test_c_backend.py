@@ -25,7 +25,7 @@ from backends.plan_cases import (
 from formats.c_cases import MODELS, built, drawn, training
 from mithril.errors import CompilerError, OutOfMemoryError
 from mithril.testing import run_backend_tests
-from test_random_models import CHUNKS, RandomModels, Trial, seeds
+from test_random_models import CHUNKS, seeds, trials_of
 
 pytestmark = [
     pytest.mark.device,
@@ -157,14 +157,8 @@ def test_many_random_models(chunk, request, check_counts):
     dtype = "float32" if chunk % 3 == 0 else "float64"
     # What does not optimize compiles in a fifth of the time.
     options = {"flags": "-O0" if chunk % 5 else QUICK, "compiler": FASTEST if chunk % 10 else "cc"}
-    for first in range(0, len(graphs), 25):
-        some = graphs[first : first + 25]
-        same(
-            *(
-                Trial(some[0], name, dtype, made=RandomModels(some), **more).check_values()
-                for name, more in (("CBackend", options), ("CpuBackend", {}))
-            )
-        )
+    for some, c, engine in trials_of(graphs, "CBackend", dtype, **options):
+        same(c.check_values(), engine.check_values())
         check_counts["random models on c"] += len(some)
 
 

@@ -33,6 +33,7 @@ from backends.plan_cases import (
     check_bad_index,
     check_branches,
     check_donated_states,
+    check_many_random_models,
     check_open_sizes,
     check_random_models,
     check_steps,
@@ -99,6 +100,12 @@ def test_branches(sign):
 def test_random_models(request):
     """A two hundredth of `--graphs`: every one is compiled for itself."""
     check_random_models(both, request.config.getoption("--graphs") // 200)
+
+
+@pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
+@pytest.mark.parametrize("chunk", range(4))
+def test_many_random_models(chunk, request, check_counts):
+    check_many_random_models("CudaBackend", chunk, request, check_counts)
 
 
 def test_open_sizes_are_compiled_one_by_one():

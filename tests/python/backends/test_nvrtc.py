@@ -1,4 +1,4 @@
-# Covers: backends/cuda/compiler.cc backends/cuda/gemm_text.cc
+# Covers: backends/cuda/compiler.cc backends/cuda/gemm_text.cc backends/cuda/attention_text.cc
 """Kernels for CUDA, compiled by the real NVRTC and assembled by ptxas; neither needs a GPU.
 
 The table of registers and spills is printed: `pytest -rP`, or `make test-cuda`.
@@ -15,7 +15,7 @@ from collections import Counter
 
 import mithril as ml
 import pytest
-from emulated_cuda import NO_CUDA, ROOT
+from emulated_cuda import NO_CUDA, ROOT, is_used
 from formats.c_cases import MODELS, training
 from mithril import _core
 from mithril.errors import DeviceNotAvailable, UnsupportedError
@@ -43,10 +43,10 @@ def nvrtc():
     return _core.CudaCompiler(LIBRARIES)
 
 
-def texts(dtype, make):
+def texts(dtype, make, device="cuda:0"):
     """The texts of all programs that `make(backend)` compiles, and how many of their steps run on
     the host."""
-    backend, programs = ml.CudaBackend(dtype=dtype), []
+    backend, programs = ml.CudaBackend(device, dtype=dtype), []
     native = backend._native_program
 
     def noted(*arguments, **options):
@@ -85,7 +85,7 @@ def test_kernels_of_training_on_every_architecture(title, nvrtc, tmp_path):
     text = max(
         texts("float32", lambda backend: ml.compile(
             training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
-            optimizer=ml.optim.AdamW(lr=1e-2)))[0],
+            optimizer=ml.optim.AdamW(lr=1e-2)).explain(program="step"))[0],
         key=len,
     )  # fmt: skip
     print(f"NVRTC {nvrtc.version}, {title}, a step of training in float32")
@@ -98,6 +98,68 @@ def test_kernels_of_training_on_every_architecture(title, nvrtc, tmp_path):
         )
         assert kernels == text.count("__global__")
         assert spills <= 256
+
+
+@pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
+@pytest.mark.parametrize("tile", [2, 4])
+def test_kernels_of_convolutions_by_tiles(tile, nvrtc, tmp_path):
+    """No patch lies on the stack: loops over its elements are unrolled."""
+    model = ml.Model()
+    model |= ml.Convolution2D(3, 64, padding=1)(input="x", output="c")
+    model |= ml.Relu()(input="c", output="h")
+    model |= ml.Convolution2D(3, 32, padding=1)(input="h", output="y")
+    _core.device_force_winograd_tile(tile)
+    try:
+        found, _ = texts("float32", lambda backend: ml.compile(
+            training(model), backend, data_keys={"x", "target"},
+            shapes={"x": [8, 64, 28, 28], "target": [8, 32, 28, 28]}).memory_plan())  # fmt: skip
+    finally:
+        _core.device_force_winograd_tile(None)
+    assert any("(8 - tap)" in text for text in found)  # the gradient by the input is among them
+    print(f"NVRTC {nvrtc.version}, gradients of convolutions by tiles of {tile}")
+    for text, architecture in itertools.product(found, ARCHITECTURES):
+        ptx = nvrtc.compile(text, architecture, to_ptx=True)
+        kernels, registers, spills, stack = assembled(ptx, architecture, tmp_path)
+        print(
+            f"  sm_{architecture}: {kernels} kernels, at most {registers} registers,"
+            f" {spills} bytes of spills, {stack} bytes of stack"
+        )
+        assert kernels == text.count("__global__") >= 4
+        assert spills <= 256 and stack <= spills + 64
+
+
+@pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
+@pytest.mark.skipif(not is_used(), reason="of devices of the emulator")
+@pytest.mark.parametrize(
+    "dtype, width",
+    [("bfloat16", 16), ("bfloat16", 64), ("bfloat16", 80), ("bfloat16", 128), ("float16", 64)],
+)
+def test_attention_of_halves_on_every_architecture(dtype, width, nvrtc, tmp_path):
+    """Tensor cores multiply its tiles from sm_80 on, those of gradients in bfloat16, and nothing is
+    spilled. The emulator's first device is sm_80, its third one sm_75."""
+    shape, has_gradient = [2, 4, 150, width], dtype == "bfloat16"
+    keys = {"trainable_keys" if has_gradient else "data_keys": set("qkv")}
+
+    def make(backend):
+        model = ml.Model()
+        model |= ml.Attention(is_causal=True)(query="q", key="k", value="v", output="y")
+        shapes = dict.fromkeys("qkv", shape)
+        pm = ml.compile(model, backend, shapes=shapes, **keys)
+        pm.explain(program="gradient" if has_gradient else "evaluate")
+
+    print(f"NVRTC {nvrtc.version}, attention of {dtype}, heads of {width}")
+    for architecture in ARCHITECTURES:
+        device = "cuda:2" if architecture == 75 else "cuda:0"
+        text = max(texts(dtype, make, device)[0], key=len)
+        ptx = nvrtc.compile(text, architecture, to_ptx=True)
+        by_tiles = sum(b"mma.sync" in kernel for kernel in ptx.split(b".visible .entry"))
+        assert by_tiles == (0 if architecture < 80 else 1 + has_gradient)
+        kernels, registers, spills, stack = assembled(ptx, architecture, tmp_path)
+        print(
+            f"  sm_{architecture}: {kernels} kernels, at most {registers} registers,"
+            f" {spills} bytes of spills, {stack} bytes of stack"
+        )
+        assert architecture < 80 or spills == 0
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])

@@ -175,8 +175,9 @@ core::Result<plan::Step> make_step(const select::KernelRequest& request) {
   rows /= weights->columns();
   const double flops =
       2.0 * static_cast<double>(rows) * static_cast<double>(weights->rows() * weights->columns());
-  auto product =
-      std::make_shared<PackedProduct>(weights, rows, PackedOptions{.threads = request.threads});
+  PackedOptions options{.threads = request.threads};
+  if (request.canonical) options.unit = BFloatUnit::kNone;
+  auto product = std::make_shared<PackedProduct>(weights, rows, options);
   plan::Step step;
   step.kernel = run_step;
   step.units = product->units();

@@ -237,7 +237,7 @@ bool is_large(const KernelRequest& request) {
   const std::vector<int64_t>& shape = request.inputs[0].shape;
   const int64_t n = shape[shape.size() - 2], k = shape.back();
   const bool fits = std::max(n, request.inputs.back().shape.back()) <= kMost && k <= kMost;
-  return !request.exact_linalg && has_real_type(request) && std::min(n, k) >= kLeast && fits &&
+  return has_real_type(request) && std::min(n, k) >= kLeast && fits &&
          vendored_openblas() != nullptr;
 }
 

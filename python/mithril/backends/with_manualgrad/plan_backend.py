@@ -49,7 +49,7 @@ class PlanBackend(NumpyBackend):
         trace: Any = None,
         passes_off: Sequence[str] = (),
         exact_conv: bool = False,
-        exact_linalg: bool = False,
+        canonical: bool = False,
         recorder: Any = None,
         weights: str = "",
         overwrites: Sequence[tuple[str, str]] = (),
@@ -70,7 +70,7 @@ class PlanBackend(NumpyBackend):
 
         def program(part: Any, overwritten: Sequence[tuple[str, str]]) -> Any:
             return self._native_program(
-                part, exact_conv, exact_linalg, weights, overwrites=list(overwritten), **options
+                part, exact_conv, canonical, weights, overwrites=list(overwritten), **options
             )
 
         segments = _core.cut_at_sizes(graph)
@@ -83,7 +83,7 @@ class PlanBackend(NumpyBackend):
         return _core.SegmentedProgram(graph, segments, programs)
 
     def _native_program(
-        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+        self, graph: Any, exact_conv: bool, canonical: bool, weights: str, **options: Any
     ) -> Any:
         """The engine's object that runs the graph; `options` are those that all of them take."""
         raise NotImplementedError

@@ -39,7 +39,7 @@ struct Pair {
     SpecializationOptions on_device = on_fake(driver, kernels), on_host = on_cpu();
     on_device.select.overwrites = std::move(overwrites);
     for (SpecializationOptions* options : {&on_device, &on_host}) {
-      options->select.exact_conv = options->select.exact_linalg = true;
+      options->select.exact_conv = options->select.canonical = true;
       options->passes.verify = true;
     }
     fake = std::make_unique<SpecializationCache>(std::move(optimized(graph, kernels)).or_throw(),
@@ -136,6 +136,48 @@ TEST(DeviceCounts, OfOneLoop) {
   expect_counts(
       pair,
       {{"allocate", 1}, {"operand", 3}, {"write", 2}, {"launch", 1}, {"read", 1}, {"finish", 1}});
+}
+
+constexpr const char* kProducts =
+    R"(graph g<f32, i64>(%x: f32[3, 4], %w: f32[4, 5], %v: f32[5, 2]) {
+  %0 = matmul(%x, %w) : f32[3, 5]
+  %1 = matmul(%0, %v) : f32[3, 2]
+  return y=%1
+})";
+
+// Kernels of a step run one after the other; what they share is memory of the plan.
+TEST(DeviceCounts, OfStepsInPhases) {
+  const Sizes sizes{{3, 4}, {4, 5}, {5, 2}};
+  const Pair pair(parsed(kProducts), sizes, phased_kernels());
+  expect_counts(
+      pair,
+      {{"allocate", 1}, {"operand", 4}, {"write", 3}, {"launch", 4}, {"read", 1}, {"finish", 1}});
+  const auto made = std::move(pair.fake->specialize(sizes)).or_throw();
+  const plan::Plan& plan = made->executable->plan();
+  ASSERT_EQ(plan.steps.size(), 2U);
+  for (const plan::PlannedStep& planned : plan.steps) {
+    EXPECT_EQ(planned.step.operands.size(), 4U);
+    EXPECT_TRUE(planned.step.operands.back().write);
+  }
+  // Of 12 and of 15 numbers, one after the other, beside the 15 that the first product is.
+  EXPECT_GE(plan.arena_bytes, 60 + 60);
+  EXPECT_LE(plan.arena_bytes, 64 + 64);
+}
+
+// They are recorded, too, all of a step.
+TEST(DeviceCounts, OfStepsInPhasesThatAreRecorded) {
+  const Sizes sizes{{3, 4}, {4, 5}, {5, 2}};
+  Pair pair(parsed(kProducts), sizes, phased_kernels());
+  pair.driver = std::make_shared<FakeDriver>(int64_t{1} << 30, true);
+  SpecializationOptions options = on_fake(pair.driver, phased_kernels());
+  pair.fake = std::make_unique<SpecializationCache>(
+      std::move(optimized(pair.graph, phased_kernels())).or_throw(), std::move(options));
+  expect_same(pair, "first");
+  for (int run = 0; run < 3; ++run) expect_same(pair, "again");
+  const auto made = std::move(pair.fake->specialize(sizes)).or_throw();
+  const auto source = print_plan(made->executable->plan(), pair.driver->print_options());
+  ASSERT_TRUE(source.ok());
+  EXPECT_EQ(commands_of(*source->code)->count, 4);
 }
 
 // The constant is brought when the program is made, and is no business of runs.

@@ -160,17 +160,29 @@ class FakeDriver::FakeKernel final : public Kernel {
     return {};
   }
 
-  // "fake_matmul(m, k, n)" of float32, in canonical order.
+  // "fake_copy(elements, from, to)" of float32, from one operand to another.
+  static Status run_copy(int64_t elements, const Block::Place& from, const Block::Place& to) {
+    Bytes bytes(static_cast<size_t>(elements * 4));
+    MITHRIL_RETURN_IF_ERROR(from.get(0, bytes.data(), elements * 4));
+    return to.put(0, bytes.data(), elements * 4);
+  }
+
+  // "fake_matmul(m, k, n, left)" of float32, in canonical order; `left`: which operand it is.
   static Status run_product(const plan::FunctionCall& call,
                             const std::vector<Block::Place>& operands) {
     long m = 0, depth = 0, n = 0;
-    if (std::sscanf(call.call.c_str(), "fake_matmul(%ld, %ld, %ld)", &m, &depth, &n) != 3) {
+    size_t left = 0;
+    if (std::sscanf(call.call.c_str(), "fake_copy(%ld, %ld, %ld)", &m, &depth, &n) == 3) {
+      return run_copy(m, operands[static_cast<size_t>(depth)], operands[static_cast<size_t>(n)]);
+    }
+    if (std::sscanf(call.call.c_str(), "fake_matmul(%ld, %ld, %ld, %zu)", &m, &depth, &n, &left) !=
+        4) {
       return core::fail(ErrorKind::kInternal, Code::kInternal, "Fake: no function {}", call.call);
     }
     std::vector<float> a(static_cast<size_t>(m * depth)), b(static_cast<size_t>(depth * n));
     std::vector<float> c(static_cast<size_t>(m * n));
     const auto bytes = [](std::vector<float>& x) { return reinterpret_cast<std::byte*>(x.data()); };
-    MITHRIL_RETURN_IF_ERROR(operands[0].get(0, bytes(a), m * depth * 4));
+    MITHRIL_RETURN_IF_ERROR(operands[left].get(0, bytes(a), m * depth * 4));
     MITHRIL_RETURN_IF_ERROR(operands[1].get(0, bytes(b), depth * n * 4));
     for (long i = 0; i < m; ++i) {
       for (long j = 0; j < n; ++j) {
@@ -213,11 +225,28 @@ class FakeDriver::FakeProgram final : public Program {
       const StepCode& step = code.steps[at];
       if (step.kind == StepCode::Kind::kLaunch) {
         const plan::PlannedStep& planned = code.plan->steps[at];
-        kernels_.emplace(step.kernel, FakeKernel(*planned.step.call, passed(step, planned)));
+        const std::vector<plan::Call> calls = calls_of(*planned.step.call);
+        for (size_t i = 0; i < step.before.size(); ++i) {
+          kernels_.emplace(step.before[i].kernel, FakeKernel(calls[i], passed(step, planned)));
+        }
+        kernels_.emplace(step.kernel, FakeKernel(calls.back(), passed(step, planned)));
       }
       if (step.first != nullptr) add(*step.first);
       if (step.second != nullptr) add(*step.second);
     }
+  }
+
+  // Of each kernel of a step.
+  static std::vector<plan::Call> calls_of(const plan::Call& call) {
+    const auto* function = std::get_if<plan::FunctionCall>(&call);
+    if (function == nullptr || function->in_phases == nullptr) return {call};
+    std::vector<plan::Call> out;
+    for (const plan::FunctionCall::Phase& phase : function->in_phases({})) {
+      plan::FunctionCall one;
+      one.call = phase.call;
+      out.emplace_back(std::move(one));
+    }
+    return out;
   }
 
   // An operand that is one memory with a result is passed as that.

@@ -21,7 +21,7 @@ bool is_matrix_product(const KernelRequest& request) {
 core::Result<plan::Step> make_product(const KernelRequest& request) {
   plan::FunctionCall call;
   call.name = "matmul";
-  call.call = fmt::format("fake_matmul({}, {}, {})", request.inputs[0].shape[0],
+  call.call = fmt::format("fake_matmul({}, {}, {}, 0)", request.inputs[0].shape[0],
                           request.inputs[0].shape[1], request.inputs[1].shape[1]);
   plan::Step step;
   step.units = request.outputs[0].shape[0] * request.outputs[0].shape[1];
@@ -29,12 +29,32 @@ core::Result<plan::Step> make_product(const KernelRequest& request) {
   return step;
 }
 
-constexpr select::KernelDef kKernels[] = {{"matmul",
-                                           "fake.matmul",
-                                           select::OrderClass::kCanonical,
-                                           true,
-                                           {is_matrix_product, "matrices of float32"},
-                                           make_product}};
+// The left matrix is copied to the workspace first, and taken from there.
+core::Result<plan::Step> make_product_in_phases(const KernelRequest& request) {
+  const int64_t m = request.inputs[0].shape[0], k = request.inputs[0].shape[1];
+  const int64_t n = request.inputs[1].shape[1];
+  plan::FunctionCall call;
+  call.name = "matmul";
+  call.in_phases = [m, k, n](const plan::RegisterTile& /*tile*/) {
+    return std::vector<plan::FunctionCall::Phase>{
+        {fmt::format("fake_copy({}, 0, 3)", m * k), m * k},
+        {fmt::format("fake_matmul({}, {}, {}, 3)", m, k, n), m * n}};
+  };
+  plan::Step step;
+  step.units = m * n;
+  step.workspace_bytes = m * k * static_cast<int64_t>(sizeof(float));
+  step.call = std::make_shared<const plan::Call>(std::move(call));
+  return step;
+}
+
+constexpr select::Condition kMatrices(is_matrix_product, "matrices of float32");
+constexpr select::KernelDef kPhased[] = {{"matmul", "fake.phased", select::OrderClass::kCanonical,
+                                          true, kMatrices, make_product_in_phases}};
+std::span<const select::KernelDef> phased() { return kPhased; }
+constexpr select::KernelFamily kPhasedFamilies[] = {phased};
+
+constexpr select::KernelDef kKernels[] = {
+    {"matmul", "fake.matmul", select::OrderClass::kCanonical, true, kMatrices, make_product}};
 std::span<const select::KernelDef> own_kernels() { return kKernels; }
 constexpr select::KernelFamily kFamilies[] = {own_kernels};
 
@@ -42,6 +62,11 @@ constexpr select::KernelFamily kFamilies[] = {own_kernels};
 
 const select::KernelTable& fake_kernels() {
   static const select::KernelTable table(kFamilies, &cpu::kernel_table());
+  return table;
+}
+
+const select::KernelTable& phased_kernels() {
+  static const select::KernelTable table(kPhasedFamilies, &cpu::kernel_table());
   return table;
 }
 

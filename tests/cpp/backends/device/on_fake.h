@@ -10,6 +10,8 @@ namespace mithril::device::test {
 
 /// The product of two matrices of float32 as the device's own kernel; the host's kernels else.
 const select::KernelTable& fake_kernels();
+/// The same product as two kernels, one after the other, with a workspace between.
+const select::KernelTable& phased_kernels();
 /// No kernel of the device's own.
 const select::KernelTable& host_kernels();
 

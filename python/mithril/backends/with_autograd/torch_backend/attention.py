@@ -22,6 +22,12 @@ wanted = _Wanted()
 
 
 def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=False):
+    """Computes halves in float32: the kernel would round their weights."""
+    q, k, v = (_as_compute(x) for x in (query, key, value))
+    return _in_its_type(q, k, v, is_causal, scale, enable_gqa).to(query.dtype)
+
+
+def _in_its_type(query, key, value, is_causal, scale, enable_gqa):
     if _suffices(query, key, value):
         scale = None if scale is None else float(scale)
         return _torch.nn.functional.scaled_dot_product_attention(
@@ -32,7 +38,7 @@ def plain_attention(query, key, value, is_causal=False, scale=None, enable_gqa=F
 
 def _suffices(query, key, value):
     """Tells whether the kernel can compute this and all its derivatives that may be needed."""
-    if 0 in query.shape or 0 in key.shape or query.dtype is _torch.float16:
+    if 0 in query.shape or 0 in key.shape:
         return False
     if _torch.compiler.is_compiling():
         return True
@@ -47,8 +53,6 @@ def _by_steps(query, key, value, is_causal, scale, enable_gqa):
     if enable_gqa:
         group = query.shape[-3] // key.shape[-3]
         key, value = (x.repeat_interleave(group, -3) for x in (key, value))
-    dtype = query.dtype
-    query, key, value = (_as_compute(x) for x in (query, key, value))
     width = query.shape[-1]
     if scale is None:
         scale = width**-0.5 if width else _math.inf  # no features: 0 · inf
@@ -56,4 +60,4 @@ def _by_steps(query, key, value, is_causal, scale, enable_gqa):
     if is_causal:
         seen = _torch.ones(scores.shape[-2:], dtype=_torch.bool, device=scores.device).tril()
         scores = _torch.where(seen, scores, -_torch.inf)
-    return (_torch.softmax(scores, -1) @ value).to(dtype)
+    return _torch.softmax(scores, -1) @ value

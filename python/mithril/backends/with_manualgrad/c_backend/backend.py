@@ -95,9 +95,9 @@ class CBackend(PlanBackend):
         return self._objects.path(key, lambda: self._compiler.shared_object(text, name))
 
     def _native_program(
-        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+        self, graph: Any, exact_conv: bool, canonical: bool, weights: str, **options: Any
     ) -> Any:
-        """Linear algebra is always exact, and no weights are packed."""
+        """Only convolutions have a kernel that is not canonical, and no weights are packed."""
         return _core.CProgram(
             graph, self._build, exact_conv=exact_conv, threads=self.threads, **options
         )

@@ -50,13 +50,13 @@ class CpuBackend(PlanBackend):
         return _core.cpu_isa()
 
     def _native_program(
-        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+        self, graph: Any, exact_conv: bool, canonical: bool, weights: str, **options: Any
     ) -> Any:
         return _core.CpuProgram(
             graph,
             self._pool,
             exact_conv=exact_conv,
-            exact_linalg=exact_linalg,
+            canonical=canonical,
             weights=weights,
             **options,
         )

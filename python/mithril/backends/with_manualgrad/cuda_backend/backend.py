@@ -158,7 +158,7 @@ class CudaBackend(DeviceBackend):
         return Path(self._objects.path(key, lambda: self._device.compile(text))).read_bytes()
 
     def _native_program(
-        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+        self, graph: Any, exact_conv: bool, canonical: bool, weights: str, **options: Any
     ) -> Any:
         """No weights are packed."""
         return _core.CudaProgram(
@@ -166,7 +166,7 @@ class CudaBackend(DeviceBackend):
             self._device,
             self._build,
             exact_conv=exact_conv,
-            exact_linalg=exact_linalg,
+            canonical=canonical,
             allows_tf32=self._allows_tf32,
             **self._limited(options),
         )

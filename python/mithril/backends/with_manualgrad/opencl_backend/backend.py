@@ -111,7 +111,7 @@ class OpenCLBackend(DeviceBackend):
         return _core.cpu_has_kernel(op) and not _core.opencl_has_kernel(op)
 
     def _native_program(
-        self, graph: Any, exact_conv: bool, exact_linalg: bool, weights: str, **options: Any
+        self, graph: Any, exact_conv: bool, canonical: bool, weights: str, **options: Any
     ) -> Any:
         """Compiles a graph for the device; `weights` is ignored, because none are packed."""
         return _core.OpenClProgram(
@@ -119,7 +119,7 @@ class OpenCLBackend(DeviceBackend):
             self._device,
             self._pool,
             exact_conv=exact_conv,
-            exact_linalg=exact_linalg,
+            canonical=canonical,
             **self._limited(options),
         )
 
