@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _KEYS = ("data_keys", "trainable_keys", "discard_keys")
 _PAIRS = ("constants", "types", "dtypes", "shapes")  # key first
+_RENAMED = {"exact_linalg": "canonical"}  # options of older files, and what they are called now
 
 
 def physical_parts(physical: Any) -> tuple[Any, ...]:
@@ -35,6 +36,7 @@ def physical_parts(physical: Any) -> tuple[Any, ...]:
 
 def physical_of(cls: type[PhysicalModel], text: str, said: dict[str, Any]) -> PhysicalModel:
     """Restores a compiled model from what its pickle holds."""
+    said = {_RENAMED.get(option, option): value for option, value in said.items()}
     snapshot = _core.Snapshot(node_of(Model.from_json(text)))
     node = snapshot.model
 
