@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/checked.h"
+#include "core/rounding.h"
 
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -22,8 +23,6 @@ constexpr uint16_t kNaN = 0x7FC0;
 
 // A block of a panel in float32.
 using Tile = float[kBlock][kPanel];
-
-int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 void read_tile(const MatrixView& from, int64_t row, int64_t column, Tile& to) {
   const int64_t rows = std::min(kBlock, from.rows - row);

@@ -45,7 +45,6 @@ struct KernelRequest {
   const ir::OpDef& op;
   std::span<const Operand> inputs;
   std::span<const Operand> outputs;
-  bool exact_conv = false;             // only canonical convolutions
   bool canonical = false;              // only canonical kernels: KernelTable refuses all others
   const Epilogue* epilogue = nullptr;  // only for kernels that take one
   int threads = 1;                     // that a run has, at most

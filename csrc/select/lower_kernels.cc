@@ -25,7 +25,7 @@ KernelRequest Selector::request_for(const Node& node, const ir::OpDef& op,
                                     std::span<const Operand> inputs,
                                     std::span<const Operand> outputs,
                                     const Epilogue* epilogue) const {
-  return {node, op, inputs, outputs, options_.exact_conv, options_.canonical, epilogue, threads_};
+  return {node, op, inputs, outputs, wants_canonical(options_, op), epilogue, threads_};
 }
 
 void Selector::add_workspace(const Node& node, Step& step) {

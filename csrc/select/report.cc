@@ -32,7 +32,7 @@ void Selector::note_kernels(const KernelRequest& request, const KernelDef* chose
           fmt::format("kernel {}: it takes {}", kernel->name, kernel->matches.text));
     } else if (!is_allowed(*kernel, request)) {
       group_report_.notes.push_back(fmt::format(
-          "kernel {} is not taken: it is not canonical, as deterministic=\"portable\" wants",
+          "kernel {} is not taken: it is not canonical, as exact_conv or deterministic wants",
           kernel->name));
     } else if (kernel->matches(request)) {
       group_report_.notes.push_back(

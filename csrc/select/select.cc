@@ -40,8 +40,8 @@ const KernelDef* kernel_for(const KernelTable& kernels, const ir::Graph& graph, 
   if (has_host_operands(graph, node)) return nullptr;
   const auto inputs = plain_operands(graph, node.operands, as);
   const auto outputs = plain_operands(graph, node.results, as);
-  return kernels.find({node, ir::Registry::global().get(node.op), inputs, outputs,
-                       options.exact_conv, options.canonical});
+  const ir::OpDef& op = ir::Registry::global().get(node.op);
+  return kernels.find({node, op, inputs, outputs, wants_canonical(options, op)});
 }
 
 bool is_packed(const ir::Graph& graph, ValueId id) {
@@ -262,6 +262,10 @@ void Selector::give_elements(Operand& operand, ValueId id) {
   if (const auto* const data = constant_of(view(id).base)) {
     operand.constant = (*data)->bytes.data() + operand.use.offset;
   }
+}
+
+bool wants_canonical(const SelectOptions& options, const ir::OpDef& op) {
+  return options.canonical || (options.exact_conv && op.name.starts_with("conv2d"));
 }
 
 ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const Node& node,

@@ -32,6 +32,9 @@ struct SelectOptions {
   std::vector<SelectionReport>* report = nullptr;
 };
 
+/// Tells whether the options want canonical kernels of an op.
+bool wants_canonical(const SelectOptions& options, const ir::OpDef& op);
+
 /// Tells whether a kernel takes the node, its sizes known, and in what types. A composite that none
 /// takes is decomposed.
 ir::Support supports(const KernelTable& kernels, const ir::Graph& graph, const ir::Node& node,

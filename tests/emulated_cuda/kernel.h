@@ -5,13 +5,13 @@
 struct emulated_dim {
   unsigned x, y, z;
 };
-// What a thread hands to the others of its warp.
+// A thread hands this to the others of its warp.
 struct emulated_lane {
   unsigned words[6];
   float results[4];
   const unsigned short* row;
 };
-// What a thread sees of a launch; driver.cc switches it from thread to thread. `meet` waits for the
+// A thread sees this of a launch; driver.cc switches it from thread to thread. `meet` waits for the
 // block, `meet_warp` for the warp.
 struct emulated_launch {
   emulated_dim thread, block, block_size, grid;

@@ -10,6 +10,7 @@ import mithril as ml
 import ml_dtypes
 import numpy as np
 import pytest
+from backends.plan_cases import same
 from backends.test_device_kernels import backend_of, every_device
 
 # The kernel without the option.
@@ -61,13 +62,8 @@ def values(title, backend, **options):
     slopes = random.normal(size=pm.shapes["y"]).astype("f4")
     as_arrays = {key: backend.array(value) for key, value in params.items()}
     found = pm.evaluate(as_arrays, output_gradients={"y": backend.array(slopes)})
-    arrays = [found.outputs["y"], *(found.gradients[key] for key in sorted(params))]
-    return [np.asarray(backend.to_numpy(array)) for array in arrays]
-
-
-def same(got, wanted):
-    for one, other in zip(got, wanted, strict=True):
-        np.testing.assert_array_equal(one, other)
+    arrays = {"y": found.outputs["y"], **{key: found.gradients[key] for key in sorted(params)}}
+    return {key: np.asarray(backend.to_numpy(array)) for key, array in arrays.items()}
 
 
 SCRIPT = """
@@ -75,7 +71,7 @@ import sys
 import mithril as ml
 from test_portable import CASES, values
 for title in CASES:
-    for array in values(title, ml.CpuBackend(), deterministic="portable"):
+    for array in values(title, ml.CpuBackend(), deterministic="portable").values():
         sys.stdout.buffer.write(array.astype("f4").tobytes())
 """
 
@@ -86,11 +82,12 @@ def test_every_instruction_set_has_the_same_bits(isa):
     environment = {**os.environ, "MITHRIL_CPU_ISA": isa, "PYTHONPATH": os.pathsep.join(paths)}
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
-    here = [array for title in CASES
-            for array in values(title, ml.CpuBackend(), deterministic="portable")]  # fmt: skip
-    np.testing.assert_array_equal(
-        np.frombuffer(done.stdout, "f4"), np.concatenate([array.ravel() for array in here])
-    )
+    here = [
+        array.ravel()
+        for title in CASES
+        for array in values(title, ml.CpuBackend(), deterministic="portable").values()
+    ]
+    np.testing.assert_array_equal(np.frombuffer(done.stdout, "f4"), np.concatenate(here))
 
 
 @every_case

@@ -4,6 +4,7 @@ others, also where a convolution runs by tiles; against NumPy in float64.
 
 import shutil
 
+import convolution_oracle
 import mithril as ml
 import numpy as np
 import pytest
@@ -15,13 +16,8 @@ SIZE, PLACE, CHANNEL = 16, (9, 11), 5
 
 def by_definition(x, w):
     """[c, h, w] and [o, c, 3, 3], padding 1."""
-    padded = np.pad(x.astype("f8"), ((0, 0), (1, 1), (1, 1)))
-    with np.errstate(invalid="ignore", over="ignore"):
-        return sum(
-            np.einsum("chw,oc->ohw", padded[:, i : i + SIZE, j : j + SIZE], w[:, :, i, j])
-            for i in range(3)
-            for j in range(3)
-        ).astype("f4")
+    with np.errstate(over="ignore"):
+        return convolution_oracle.by_definition(x[None], w, 1)[0].astype("f4")
 
 
 def images(channels, value, place=PLACE):

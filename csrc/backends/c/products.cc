@@ -169,7 +169,7 @@ bool takes_tiles(const KernelRequest& request, const ref_conv2d_dims& d) {
   const auto are = [](int64_t size, std::initializer_list<int64_t> numbers) {
     return std::all_of(numbers.begin(), numbers.end(), [&](int64_t n) { return n == size; });
   };
-  return !request.exact_conv && request.outputs[0].dtype == DType::kFloat32 && d.c_in >= kFewest &&
+  return request.outputs[0].dtype == DType::kFloat32 && d.c_in >= kFewest &&
          d.c_in <= kMostChannels && d.c_out >= kFewest && flops_of(d) > 0 && d.h_in > 0 &&
          d.w_in > 0 && are(3, {d.kh, d.kw}) &&
          are(1, {d.groups, d.stride_h, d.stride_w, d.dilation_h, d.dilation_w});
@@ -262,8 +262,8 @@ constexpr select::Condition kReal(has_real, "elements of float32 or float64, at 
 constexpr select::Condition kInteger(has_integer, "elements of int32 or int64, at most 16 axes");
 constexpr const char* kTiles = "elements of float32 or float64, and enough channels for tiles";
 constexpr select::Condition kTiled(prefers_tiles,
-                                   "elements of float32, windows of 3x3 without strides, enough "
-                                   "channels and results, and no exact_conv");
+                                   "elements of float32, windows of 3x3 without strides, and "
+                                   "enough channels and results");
 constexpr select::Condition kBlocked(is_blocked, kTiles);
 constexpr select::Condition kBlockedDx(is_blocked_dx,
                                        "elements of float32 or float64, strides of 1, and enough "

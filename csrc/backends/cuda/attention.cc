@@ -5,6 +5,7 @@
 #include "backends/cuda/kernel_families.h"
 #include "backends/cuda/tile_text.h"
 #include "backends/device/attention_names.h"
+#include "core/rounding.h"
 #include "tile/convert.h"
 
 namespace mithril::cuda {
@@ -25,8 +26,7 @@ constexpr int64_t kPadding = 8;  // halves behind a row: 8 rows of a tile lie in
 constexpr int64_t kShared = 48 << 10;  // bytes of a block, on every device
 constexpr int64_t kOfRow = 16;         // bytes that gradients keep beside each row
 
-int64_t rounded_up(int64_t size) { return (size + kPlaces - 1) / kPlaces * kPlaces; }
-int64_t room_of(int64_t size) { return rounded_up(size) + kPadding; }
+int64_t room_of(int64_t size) { return core::round_up(size, kPlaces) + kPadding; }
 
 // Rows, or keys, that stream past the tile of a gradient: as many as there are registers and memory
 // for.
@@ -52,8 +52,8 @@ class TileNames : public AttentionNames {
         {"THREADS", text_of(kAttentionThreads)},
         {"KEY_ROOM", text_of(room_of(s.depth))},
         {"VALUE_ROOM", text_of(room_of(s.width))},
-        {"ROW_TILES", text_of(tiles(s.rows(), kTile))},
-        {"KEY_TILES", text_of(tiles(s.keys, kTile))},
+        {"ROW_TILES", text_of(core::ceil_div(s.rows(), kTile))},
+        {"KEY_TILES", text_of(core::ceil_div(s.keys, kTile))},
         {"EXPONENT", is_narrow ? "0x7c00u" : "0x7f80u"},
         // Weights are at most 1; float16 has many more numbers below 2^15 than below 1.
         {"WEIGHT_UNIT", is_narrow ? "32768.0f" : "1.0f"},
@@ -71,7 +71,8 @@ class TileNames : public AttentionNames {
   }
 
   std::string fill(const char* text) const {
-    return device::filled(AttentionNames::fill(text), names_);
+    const std::string whole = std::string(kTileMacros) + text + kEndOfTileMacros;
+    return device::filled(AttentionNames::fill(whole), names_);
   }
 
  private:
@@ -89,7 +90,8 @@ core::Result<plan::Step> make_attention(const KernelRequest& request) {
   const TileNames names(request);
   const AttentionSizes& s = names.sizes();
   return device::attention_step(names, tile_call(request, names.fill(kAttentionOfTile)),
-                                names.batches() * names.tiles(s.rows(), kTile), s.depth + s.width);
+                                names.batches() * core::ceil_div(s.rows(), kTile),
+                                s.depth + s.width);
 }
 
 core::Result<plan::Step> make_gradient(const KernelRequest& request) {
@@ -97,7 +99,7 @@ core::Result<plan::Step> make_gradient(const KernelRequest& request) {
   const AttentionSizes& s = names.sizes();
   return device::attention_step(
       names, tile_call(request, names.fill(kGradientOfTile)),
-      names.batches() * (names.tiles(s.rows(), kTile) + names.tiles(s.keys, kTile)),
+      names.batches() * (core::ceil_div(s.rows(), kTile) + core::ceil_div(s.keys, kTile)),
       3 * s.depth + 2 * s.width);
 }
 

@@ -7,25 +7,73 @@
 
 namespace mithril::cuda {
 
+const char* const kTileMacros = R"(
+/* How many keys query i sees. */
+#define M_SEEN(i) \
+  (!IS_CAUSAL || offset >= KEYS - (i) - 1 ? KEYS : offset < -(i) - 1 ? 0 : (int)offset + (i) + 1)
+/* `size` rows, side by side, of 0 behind `width`: each is `at` of the declarations in `declared`,
+   where that is there; r is its number. */
+#define M_STAGE(to, room, width, width_room, size, declared, at, step, is_there) \
+  for (int e = thread; e < size * (width_room / 8); e += THREADS) { \
+    const int r = e / (width_room / 8), d = e % (width_room / 8) * 8; \
+    declared; \
+    m_tile_stage(to + r * room + d, at + d * step, step, is_there ? width - d : 0); \
+  }
+#define M_ROW(from) \
+  const int row = from + r; \
+  const m_i64 head = row / QUERIES, i = row % QUERIES
+#define M_KEY(from) const m_i64 head = 0, k = from + r
+#define M_STAGE_QUERIES(to, from, size) \
+  M_STAGE(to, KEY_ROOM, DEPTH, DEPTH_ROOM, size, M_ROW(from), (AT_Q) + i * Q_ROW, Q_COL, row < ROWS)
+#define M_STAGE_KEYS(depths, widths, from, size, past) \
+  M_STAGE(depths, KEY_ROOM, DEPTH, DEPTH_ROOM, size, M_KEY(from), (AT_K) + k * K_ROW, K_COL, \
+          k < past) \
+  M_STAGE(widths, VALUE_ROOM, WIDTH, WIDTH_ROOM, size, M_KEY(from), (AT_V) + k * V_ROW, V_COL, \
+          k < past)
+/* to += factors side, of the 16 places from 16 k on. */
+#define M_ADD_PRODUCTS(to, factors, side, room, columns) { \
+    m_w32 near[4], rest[4]; \
+    _Pragma("unroll") for (int r = 0; r < 4; ++r) { \
+      const float x = factors[2 * k + r / 2][r % 2 * 2]; \
+      const float y = factors[2 * k + r / 2][r % 2 * 2 + 1]; \
+      near[r] = m_tile_pair_HALF(x, y); \
+      rest[r] = m_tile_pair_HALF(x - m_tile_low_HALF(near[r]), y - m_tile_high_HALF(near[r])); \
+      if (is_careful) rest[r] = m_tile_finite(rest[r], EXPONENT); \
+    } \
+    _Pragma("unroll") for (int c = 0; c < columns / 8; c += 2) { \
+      m_w32 b[4]; \
+      m_tile_load_transposed(b, side + (k * 16 + lane % 16) * room + c * 8 + lane / 16 * 8); \
+      m_tile_multiply_HALF(to[c], near, b[0], b[1]); \
+      m_tile_multiply_HALF(to[c + 1], near, b[2], b[3]); \
+      if (is_careful) { \
+        for (int r = 0; r < 4; ++r) b[r] = m_tile_finite(b[r], EXPONENT); \
+      } \
+      m_tile_multiply_HALF(to[c], rest, b[0], b[1]); \
+      m_tile_multiply_HALF(to[c + 1], rest, b[2], b[3]); \
+    } \
+  }
+)";
+
+const char* const kEndOfTileMacros = R"(
+#undef M_SEEN
+#undef M_STAGE
+#undef M_ROW
+#undef M_KEY
+#undef M_STAGE_QUERIES
+#undef M_STAGE_KEYS
+#undef M_ADD_PRODUCTS
+)";
+
 const char* const kAttentionOfTile = R"(
   __shared__ __align__(16) m_w16 keys[TILE * KEY_ROOM], values[TILE * VALUE_ROOM];
   const int thread = (int)threadIdx.x, lane = thread % 32, top = thread / 32 * 16;
   const int left = lane / 4, pair = lane % 4 * 2;
   const m_i64 offset = OFFSET;
-/* How many keys query i sees. */
-#define M_SEEN(i) \
-  (!IS_CAUSAL || offset >= KEYS - (i) - 1 ? KEYS : offset < -(i) - 1 ? 0 : (int)offset + (i) + 1)
   for (m_i64 unit = begin; unit < end; ++unit) {
     /* Those that see most keys come first. */
     const m_i64 batch = unit / ROW_TILES;
     const int first = (ROW_TILES - 1 - (int)(unit % ROW_TILES)) * TILE;
-    for (int e = thread; e < TILE * (DEPTH_ROOM / 8); e += THREADS) {
-      const int r = e / (DEPTH_ROOM / 8), d = e % (DEPTH_ROOM / 8) * 8;
-      const int row = first + r;
-      const m_i64 head = row / QUERIES, i = row % QUERIES;
-      m_tile_stage(keys + r * KEY_ROOM + d, (AT_Q) + i * Q_ROW + d * Q_COL, Q_COL,
-                   row < ROWS ? DEPTH - d : 0);
-    }
+    M_STAGE_QUERIES(keys, first, TILE)
     __syncthreads();
     m_w32 q[DEPTH_ROOM / 16][4];
 #pragma unroll
@@ -45,18 +93,7 @@ const char* const kAttentionOfTile = R"(
         for (int e = 0; e < 4; ++e) sums[c][e] = 0;
       for (int at = 0; at < past; at += TILE) {
         __syncthreads();
-        for (int e = thread; e < TILE * (DEPTH_ROOM / 8); e += THREADS) {
-          const int r = e / (DEPTH_ROOM / 8), d = e % (DEPTH_ROOM / 8) * 8;
-          const m_i64 head = 0, k = at + r;
-          m_tile_stage(keys + r * KEY_ROOM + d, (AT_K) + k * K_ROW + d * K_COL, K_COL,
-                       k < past ? DEPTH - d : 0);
-        }
-        for (int e = thread; e < TILE * (WIDTH_ROOM / 8); e += THREADS) {
-          const int r = e / (WIDTH_ROOM / 8), c = e % (WIDTH_ROOM / 8) * 8;
-          const m_i64 head = 0, k = at + r;
-          m_tile_stage(values + r * VALUE_ROOM + c, (AT_V) + k * V_ROW + c * V_COL, V_COL,
-                       k < past ? WIDTH - c : 0);
-        }
+        M_STAGE_KEYS(keys, values, at, TILE, past)
         __syncthreads();
         if (first + top >= ROWS) continue;
         float scores[TILE / 8][4];
@@ -117,27 +154,7 @@ const char* const kAttentionOfTile = R"(
         }
 #pragma unroll
         for (int k = 0; k < TILE / 16; ++k) {
-          m_w32 near[4], rest[4];
-#pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            const float x = scores[2 * k + r / 2][r % 2 * 2];
-            const float y = scores[2 * k + r / 2][r % 2 * 2 + 1];
-            near[r] = m_tile_pair_HALF(x, y);
-            rest[r] = m_tile_pair_HALF(x - m_tile_low_HALF(near[r]), y - m_tile_high_HALF(near[r]));
-          }
-#pragma unroll
-          for (int c = 0; c < WIDTH_ROOM / 8; c += 2) {
-            m_w32 b[4];
-            m_tile_load_transposed(b, values + (k * 16 + lane % 16) * VALUE_ROOM + c * 8 +
-                                          lane / 16 * 8);
-            m_tile_multiply_HALF(sums[c], near, b[0], b[1]);
-            m_tile_multiply_HALF(sums[c + 1], near, b[2], b[3]);
-            if (is_careful) {
-              for (int r = 0; r < 4; ++r) b[r] = m_tile_finite(b[r], EXPONENT);
-            }
-            m_tile_multiply_HALF(sums[c], rest, b[0], b[1]);
-            m_tile_multiply_HALF(sums[c + 1], rest, b[2], b[3]);
-          }
+          M_ADD_PRODUCTS(sums, scores, values, VALUE_ROOM, WIDTH_ROOM)
         }
       }
       int is_odd = 0;
@@ -165,7 +182,6 @@ const char* const kAttentionOfTile = R"(
       }
     }
   }
-#undef M_SEEN
 )";
 
 const char* const kGradientOfTile = R"(
@@ -176,25 +192,11 @@ const char* const kGradientOfTile = R"(
   const int thread = (int)threadIdx.x, lane = thread % 32, top = thread / 32 * 16;
   const int left = lane / 4, pair = lane % 4 * 2;
   const m_i64 offset = OFFSET;
-/* How many keys query i sees. */
-#define M_SEEN(i) \
-  (!IS_CAUSAL || offset >= KEYS - (i) - 1 ? KEYS : offset < -(i) - 1 ? 0 : (int)offset + (i) + 1)
-/* Queries and slopes of `size` rows, with what is known of each row; keys and values. */
+/* Queries and slopes of `size` rows, with what is known of each row. */
 #define M_STAGE_ROWS(depths, widths, from, size) \
-  for (int e = thread; e < size * (DEPTH_ROOM / 8); e += THREADS) { \
-    const int r = e / (DEPTH_ROOM / 8), d = e % (DEPTH_ROOM / 8) * 8; \
-    const int row = from + r; \
-    const m_i64 head = row / QUERIES, i = row % QUERIES; \
-    m_tile_stage(depths + r * KEY_ROOM + d, (AT_Q) + i * Q_ROW + d * Q_COL, Q_COL, \
-                 row < ROWS ? DEPTH - d : 0); \
-  } \
-  for (int e = thread; e < size * (WIDTH_ROOM / 8); e += THREADS) { \
-    const int r = e / (WIDTH_ROOM / 8), c = e % (WIDTH_ROOM / 8) * 8; \
-    const int row = from + r; \
-    const m_i64 head = row / QUERIES, i = row % QUERIES; \
-    m_tile_stage(widths + r * VALUE_ROOM + c, (AT_DY) + i * DY_ROW + c * DY_COL, DY_COL, \
-                 row < ROWS ? WIDTH - c : 0); \
-  } \
+  M_STAGE_QUERIES(depths, from, size) \
+  M_STAGE(widths, VALUE_ROOM, WIDTH, WIDTH_ROOM, size, M_ROW(from), (AT_DY) + i * DY_ROW, DY_COL, \
+          row < ROWS) \
   for (int r = thread / 32; r < size; r += THREADS / 32) { \
     const int row = from + r; \
     const m_i64 head = row / QUERIES, i = row % QUERIES; \
@@ -210,19 +212,6 @@ const char* const kGradientOfTile = R"(
       seen[r] = row < ROWS ? M_SEEN((int)i) : 0; \
     } \
   }
-#define M_STAGE_KEYS(depths, widths, from, size) \
-  for (int e = thread; e < size * (DEPTH_ROOM / 8); e += THREADS) { \
-    const int r = e / (DEPTH_ROOM / 8), d = e % (DEPTH_ROOM / 8) * 8; \
-    const m_i64 head = 0, k = from + r; \
-    m_tile_stage(depths + r * KEY_ROOM + d, (AT_K) + k * K_ROW + d * K_COL, K_COL, \
-                 k < KEYS ? DEPTH - d : 0); \
-  } \
-  for (int e = thread; e < size * (WIDTH_ROOM / 8); e += THREADS) { \
-    const int r = e / (WIDTH_ROOM / 8), c = e % (WIDTH_ROOM / 8) * 8; \
-    const m_i64 head = 0, k = from + r; \
-    m_tile_stage(widths + r * VALUE_ROOM + c, (AT_V) + k * V_ROW + c * V_COL, V_COL, \
-                 k < KEYS ? WIDTH - c : 0); \
-  }
 /* to = own side^T, by columns of 16 places. */
 #define M_PRODUCTS(to, own, side, room, places) \
   _Pragma("unroll") for (int n = 0; n < SIDE / 8; ++n) \
@@ -237,28 +226,6 @@ const char* const kGradientOfTile = R"(
       m_tile_multiply_HALF(to[n + 1], a, b[2], b[3]); \
     } \
   }
-/* to += factors side, of the 16 places from 16 k on. */
-#define M_ADD_PRODUCTS(to, factors, side, room, columns) { \
-    m_w32 near[4], rest[4]; \
-    _Pragma("unroll") for (int r = 0; r < 4; ++r) { \
-      const float x = factors[2 * k + r / 2][r % 2 * 2]; \
-      const float y = factors[2 * k + r / 2][r % 2 * 2 + 1]; \
-      near[r] = m_tile_pair_HALF(x, y); \
-      rest[r] = m_tile_pair_HALF(x - m_tile_low_HALF(near[r]), y - m_tile_high_HALF(near[r])); \
-      if (is_careful) rest[r] = m_tile_finite(rest[r], EXPONENT); \
-    } \
-    _Pragma("unroll") for (int c = 0; c < columns / 8; c += 2) { \
-      m_w32 b[4]; \
-      m_tile_load_transposed(b, side + (k * 16 + lane % 16) * room + c * 8 + lane / 16 * 8); \
-      m_tile_multiply_HALF(to[c], near, b[0], b[1]); \
-      m_tile_multiply_HALF(to[c + 1], near, b[2], b[3]); \
-      if (is_careful) { \
-        for (int r = 0; r < 4; ++r) b[r] = m_tile_finite(b[r], EXPONENT); \
-      } \
-      m_tile_multiply_HALF(to[c], rest, b[0], b[1]); \
-      m_tile_multiply_HALF(to[c + 1], rest, b[2], b[3]); \
-    } \
-  }
   for (m_i64 unit = begin; unit < end; ++unit) {
     const m_i64 batch = unit / (ROW_TILES + KEY_TILES);
     const int place = (int)(unit % (ROW_TILES + KEY_TILES)), is_of_keys = place >= ROW_TILES;
@@ -266,7 +233,7 @@ const char* const kGradientOfTile = R"(
     const int count = is_of_keys ? KEYS : ROWS, sides = is_of_keys ? ROWS : KEYS;
     float sums[DEPTH_ROOM / 8][4], of_value[WIDTH_ROOM / 8][4];
     if (is_of_keys) {
-      M_STAGE_KEYS(own_depth, own_width, first, TILE)
+      M_STAGE_KEYS(own_depth, own_width, first, TILE, KEYS)
     } else {
       M_STAGE_ROWS(own_depth, own_width, first, TILE)
     }
@@ -287,7 +254,7 @@ const char* const kGradientOfTile = R"(
         if (is_of_keys) {
           M_STAGE_ROWS(side_depth, side_width, at, SIDE)
         } else {
-          M_STAGE_KEYS(side_depth, side_width, at, SIDE)
+          M_STAGE_KEYS(side_depth, side_width, at, SIDE, KEYS)
         }
         __syncthreads();
         if (first + top >= count) continue;
@@ -352,11 +319,8 @@ const char* const kGradientOfTile = R"(
       }
     }
   }
-#undef M_SEEN
 #undef M_STAGE_ROWS
-#undef M_STAGE_KEYS
 #undef M_PRODUCTS
-#undef M_ADD_PRODUCTS
 )";
 
 }  // namespace mithril::cuda

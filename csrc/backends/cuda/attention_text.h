@@ -9,6 +9,8 @@ namespace mithril::cuda {
 inline constexpr int64_t kTile = 64;
 inline constexpr int kAttentionThreads = 128;
 
+/// Macros that stand before both texts, and what stands behind them.
+extern const char *const kTileMacros, *const kEndOfTileMacros;
 /// Units are tiles of rows of a batch, past which tiles of keys stream.
 extern const char* const kAttentionOfTile;
 /// Units are, of each batch, tiles of rows, and then tiles of keys: of each its own gradients.

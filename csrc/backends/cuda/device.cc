@@ -327,10 +327,9 @@ struct CudaKernel final : device::Kernel {
 // Threads that do an item together keep tiles in registers, which a compiler would spill to have
 // more blocks at a time if it were not told that one is enough.
 std::string entry(int threads) {
-  if (threads == 0) {
-    return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) ", kThreads);
-  }
-  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}, 1) ", threads);
+  const std::string bounds =
+      threads == 0 ? fmt::to_string(kThreads) : fmt::format("{}, 1", threads);
+  return fmt::format("extern \"C\" __global__ void __launch_bounds__({}) ", bounds);
 }
 
 }  // namespace

@@ -108,15 +108,13 @@ constexpr std::array<select::KernelDef, 4> library_conv2d(const char* name) {
                              epilogues};
   };
   constexpr select::Condition kFits = {
-      fits_cudnn<kHasBfloat16>,
-      "floats of one type, some, padding alike on either side, and no exact_conv"};
+      fits_cudnn<kHasBfloat16>, "floats of one type, some, and padding alike on either side"};
   constexpr select::Condition kFitsSideBySide = {
       fits_cudnn_side_by_side<kHasBfloat16>,
-      "floats of one type, some, padding alike on either side, no strides, and no exact_conv"};
+      "floats of one type, some, padding alike on either side, and no strides"};
   constexpr select::Condition kFitsStrided = {
       fits_cudnn<kHasBfloat16>,
-      "floats of one type, some, padding alike on either side, strides of at most 4, and no "
-      "exact_conv"};
+      "floats of one type, some, padding alike on either side, and strides of at most 4"};
   return {
       row("conv2d", Support::kBlocks, kFits), row("conv2d_dx", Support::kBlocks, kFitsSideBySide),
       row("conv2d_dx", Support::kNothing, kFitsStrided), row("conv2d_dw", Support::kBlocks, kFits)};

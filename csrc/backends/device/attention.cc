@@ -3,6 +3,7 @@
 #include "backends/device/attention_names.h"
 #include "backends/device/attention_text.h"
 #include "backends/device/kernel_families.h"
+#include "core/rounding.h"
 
 namespace mithril::device {
 namespace {
@@ -16,7 +17,7 @@ core::Result<plan::Step> make_attention(const KernelRequest& request) {
   const AttentionNames names(request);
   const AttentionSizes& s = names.sizes();
   FunctionCall call = call_of(request, names.fill(kAttentionOfRow));
-  const int64_t blocks = names.batches() * AttentionNames::tiles(s.rows(), kBlockRows);
+  const int64_t blocks = names.batches() * core::ceil_div(s.rows(), kBlockRows);
   call.in_long_items = {names.fill(kAttentionOfBlock), blocks, 0};
   return attention_step(names, std::move(call), names.batches() * s.rows(), s.depth + s.width);
 }

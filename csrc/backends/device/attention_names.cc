@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/device/attention_text.h"
+#include "core/rounding.h"
 #include "tile/convert.h"
 
 namespace mithril::device {
@@ -77,7 +78,7 @@ AttentionNames::AttentionNames(const KernelRequest& request)
   kept_.reserve(64);  // names are views of them
   const core::DType dtype = core::widened(request.outputs[0].dtype);
   const int64_t lanes = 64 / static_cast<int64_t>(core::size_of(dtype));
-  const auto padded = [&](int64_t size) { return (size + lanes - 1) / lanes * lanes; };
+  const auto padded = [&](int64_t size) { return core::round_up(size, lanes); };
   int64_t first_output = 0;
   for (const Operand& input : request.inputs) first_output += input.present() ? 1 : 0;
   const bool tells = request.op.name == "attention_with_logsumexp";
@@ -122,7 +123,7 @@ AttentionNames::AttentionNames(const KernelRequest& request)
       {"IS_CAUSAL", sizes_.is_causal ? "1" : "0"},
       {"OFFSET", offset_of(sizes_)},
       {"SCALE", real(sizes_.scale, dtype)},
-      {"ROW_BLOCKS", text_of(tiles(sizes_.rows(), kBlockRows))}};
+      {"ROW_BLOCKS", text_of(core::ceil_div(sizes_.rows(), kBlockRows))}};
   names_.insert(names_.end(), numbers.begin(), numbers.end());
 }
 

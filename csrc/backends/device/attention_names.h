@@ -1,6 +1,7 @@
-// What the texts of attention say of a node: its operands, sizes and results.
+// Names that the texts of attention have for a node: for its operands, sizes and results.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/device/kernel_families.h"
@@ -16,10 +17,8 @@ class AttentionNames {
   AttentionNames& operator=(const AttentionNames&) = delete;
 
   const select::AttentionSizes& sizes() const { return sizes_; }
-  std::string fill(const char* text) const { return filled(text, names_); }
+  std::string fill(std::string text) const { return filled(std::move(text), names_); }
   int64_t batches() const;
-  /// Counts the parts of so many rows, or keys.
-  static int64_t tiles(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
  private:
   select::AttentionSizes sizes_;

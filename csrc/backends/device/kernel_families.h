@@ -34,8 +34,6 @@ inline std::string type_of(const Operand& operand) {
   return std::string(core::short_name(operand.dtype));
 }
 
-inline std::string text_of(int64_t number) { return fmt::to_string(number); }
-
 inline FunctionCall call_of(const KernelRequest& request, std::string text) {
   FunctionCall out;
   out.name = request.op.name;

@@ -175,8 +175,7 @@ bool has_usual_windows(const ref_conv2d_dims& d) {
 std::optional<LibraryConv2d> library_conv2d(const KernelRequest& request) {
   const core::DType dtype = request.outputs[0].dtype;
   const bool is_one = request.inputs[0].dtype == dtype && request.inputs[1].dtype == dtype;
-  if (!is_one || request.exact_conv || !has_countable_operands(request) || !fits_kernel(request))
-    return {};
+  if (!is_one || !has_countable_operands(request) || !fits_kernel(request)) return {};
   const ref_conv2d_dims d = dims_of(request);
   const bool can = has_usual_windows(d) &&
                    is_symmetric(d.h_in, d.pad_top, d.kh, d.dilation_h, d.stride_h, d.h_out) &&

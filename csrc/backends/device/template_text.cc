@@ -30,9 +30,11 @@ std::string filled(std::string text, const Names& names) {
   return text;
 }
 
+std::string text_of(int64_t number) { return fmt::to_string(number); }
+
 std::string stride_text(int64_t stride, int64_t most) {
   const bool is_small = stride <= INT32_MAX / most && stride >= -(INT32_MAX / most);
-  return fmt::format("{}{}", is_small ? "" : "(m_i64)", stride);
+  return (is_small ? "" : "(m_i64)") + text_of(stride);
 }
 
 }  // namespace mithril::device

@@ -15,6 +15,7 @@ using Names = std::vector<std::pair<std::string_view, std::string>>;
 /// A text with all of these replaced, one after the other.
 std::string filled(std::string text, const Names& names);
 
+std::string text_of(int64_t number);
 /// A stride as a text that multiplies ints of at most `most`: of 64 bits where products need them.
 std::string stride_text(int64_t stride, int64_t most);
 

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "backends/device/kernel_families.h"
+#include "core/rounding.h"
 #include "reference/dims.h"
 #include "select/kernel_dims.h"
 
@@ -15,7 +16,7 @@ namespace {
 constexpr int64_t kTaps = 3 * 3;
 constexpr int64_t kFloat = sizeof(float);
 
-// Of a device of long items: a panel of a product, and whole vectors.
+// A device of long items takes a panel of a product, and whole vectors.
 constexpr int64_t kLanes = 32;
 constexpr int64_t kFewestUnits = 16;        // of the work, where sizes allow as many
 constexpr int64_t kLeastUnits = 8;          // fewer leave cores idle that other kernels use
@@ -28,12 +29,10 @@ constexpr int64_t kPadding = 16;
 
 constexpr int64_t kMostWorkspace = int64_t{256} << 20;  // bytes: more must not replace memory
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 constexpr int64_t kCounted = -1;
 std::atomic<int64_t> forced_tile = kCounted;
 
-/// How a step divides its work. Where items are long, what is transformed once is shared, and the
+/// Divides the work of a step. Where items are long, what is transformed once is shared, and the
 /// rest lies in scratch of each item: where there are more tiles than filters, units are blocks of
 /// tiles, each with a share of the filters, whose patches lie in scratch; else they are shares of
 /// the filters, which lie in scratch, with all tiles.
@@ -56,7 +55,7 @@ Division divided(const Winograd& conv, Items items) {
   at.row = conv.tiles();
   if (items == Items::kLong) {
     at.lanes = kLanes;
-    out.blocks = ceil_div(conv.tiles(), kLanes);
+    out.blocks = core::ceil_div(conv.tiles(), kLanes);
     out.by_tiles = out.blocks * kLanes >= conv.filters;
     at.row = out.by_tiles ? kLanes : out.blocks * kLanes;
     const auto is_large = [&] {
@@ -222,14 +221,14 @@ double cost_of(const Winograd& conv, const Cost& cost) {
   const auto elements = static_cast<double>(conv.elements());
   const auto channels = static_cast<double>(conv.channels);
   const auto filters = static_cast<double>(conv.filters);
-  const auto columns = static_cast<double>(ceil_div(conv.tiles(), cost.columns) * cost.columns);
+  const auto columns = static_cast<double>(core::round_up(conv.tiles(), cost.columns));
   return elements * (columns + cost.filter + cost.patch * columns * (1 / channels + 1 / filters)) +
          cost.launches / (channels * filters);
 }
 
 // Products of gathered taps go by whole panels of an image's results.
 double cost_of_taps(const Winograd& conv, const Cost& cost) {
-  const int64_t columns = ceil_div(conv.h_out * conv.w_out, cost.columns) * cost.columns;
+  const int64_t columns = core::round_up(conv.h_out * conv.w_out, cost.columns);
   return static_cast<double>(kTaps * conv.images * columns);
 }
 
@@ -244,8 +243,7 @@ bool divides_well(const Winograd& conv, Items items) {
 bool can_have_tiles(const KernelRequest& request, const ref_conv2d_dims& d) {
   const int64_t ones[] = {d.groups, d.stride_h, d.stride_w, d.dilation_h, d.dilation_w};
   const int64_t sizes[] = {d.batch, d.c_in, d.h_in, d.w_in, d.c_out, d.h_out, d.w_out};
-  return !request.exact_conv && request.outputs[0].dtype == core::DType::kFloat32 && d.kh == 3 &&
-         d.kw == 3 &&
+  return request.outputs[0].dtype == core::DType::kFloat32 && d.kh == 3 && d.kw == 3 &&
          std::all_of(std::begin(ones), std::end(ones), [](int64_t n) { return n == 1; }) &&
          std::all_of(std::begin(sizes), std::end(sizes), [](int64_t n) { return n > 0; });
 }

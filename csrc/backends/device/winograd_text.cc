@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backends/device/template_text.h"
+#include "core/rounding.h"
 
 namespace mithril::device {
 namespace {
@@ -260,8 +261,6 @@ constexpr const char* kMend = R"(for (int l = 0; l < count; ++l) {
 
 // ---------------------------------------------------------------- names
 
-std::string number(int64_t value) { return fmt::to_string(value); }
-
 Names names_of(const Winograd& conv, const WinogradLayout& layout) {
   return {{"RUN", kRun},
           {"UNROLL", layout.lanes == 1 ? "\n#pragma unroll\n" : ""},
@@ -273,26 +272,26 @@ Names names_of(const Winograd& conv, const WinogradLayout& layout) {
           {"THIRD", "0.333333343f"},
           {"SIXTH", "0.166666672f"},
           {"OVERFLOWS_IF_HUGE", "309485009821345068724781056.0f"},  // 2^88
-          {"CHANNELS", number(conv.channels)},
-          {"FILTERS", number(conv.filters)},
-          {"H_IN", number(conv.h)},
-          {"W_IN", number(conv.w)},
-          {"PLANE", number(conv.h * conv.w)},
-          {"H_OUT", number(conv.h_out)},
-          {"W_OUT", number(conv.w_out)},
+          {"CHANNELS", text_of(conv.channels)},
+          {"FILTERS", text_of(conv.filters)},
+          {"H_IN", text_of(conv.h)},
+          {"W_IN", text_of(conv.w)},
+          {"PLANE", text_of(conv.h * conv.w)},
+          {"H_OUT", text_of(conv.h_out)},
+          {"W_OUT", text_of(conv.w_out)},
           {"PAD_TOP", fmt::format("({})", conv.pad_top)},
           {"PAD_LEFT", fmt::format("({})", conv.pad_left)},
-          {"TILES", number(conv.tiles())},
-          {"ROWS", number(conv.rows())},
-          {"COLUMNS", number(conv.columns())},
-          {"ELEMENTS", number(conv.elements())},
-          {"PATCH", number(conv.patch())},
-          {"TILE", number(conv.tile)},
-          {"LANES", number(layout.lanes)},
+          {"TILES", text_of(conv.tiles())},
+          {"ROWS", text_of(conv.rows())},
+          {"COLUMNS", text_of(conv.columns())},
+          {"ELEMENTS", text_of(conv.elements())},
+          {"PATCH", text_of(conv.patch())},
+          {"TILE", text_of(conv.tile)},
+          {"LANES", text_of(layout.lanes)},
           {"U_STEP", stride_text(layout.u_step, conv.elements())},
           {"V_STEP", stride_text(layout.v_step, conv.elements())},
           {"M_STEP", stride_text(layout.m_step, conv.elements())},
-          {"ROW", number(layout.row)}};
+          {"ROW", text_of(layout.row)}};
 }
 
 // Numbers of filters that lie side by side, and how often.
@@ -300,7 +299,7 @@ int64_t row_size(const Winograd& conv, const WinogradLayout& layout) {
   return conv.turned ? layout.share : conv.channels;
 }
 int64_t row_units(const Winograd& conv, const WinogradLayout& layout) {
-  return (row_size(conv, layout) + layout.lanes - 1) / layout.lanes;
+  return core::ceil_div(row_size(conv, layout), layout.lanes);
 }
 
 }  // namespace
@@ -319,8 +318,8 @@ std::string print_filters(const Winograd& conv, const WinogradLayout& layout,
                                             "to[(n) * U_STEP + l] = value", "count")},
                  {"ROW_BEGIN",
                   conv.turned ? "row * FILTERS + FIRST_FILTER" : "(FIRST_FILTER + row) * CHANNELS"},
-                 {"ROW_SIZE", number(row_size(conv, layout))},
-                 {"ROW_UNITS", number(row_units(conv, layout))},
+                 {"ROW_SIZE", text_of(row_size(conv, layout))},
+                 {"ROW_UNITS", text_of(row_units(conv, layout))},
                  {"FIRST_FILTER", first_filter}});
   return filled(std::move(text), names_of(conv, layout));
 }
@@ -336,7 +335,7 @@ std::string print_patches(const Winograd& conv, const WinogradLayout& layout,
        {"ROW_OF_PATCH", lanes_of(transform, "columns[(i * PATCH + (n)) * LANES + l]",
                                  "to[(n) * V_STEP + l] = value", "LANES")},
        {"FIRST", first},
-       {"BLOCKS", number(blocks)}});
+       {"BLOCKS", text_of(blocks)}});
   return filled(std::move(text), names_of(conv, layout));
 }
 
@@ -360,7 +359,7 @@ std::string print_results(const Winograd& conv, const WinogradLayout& layout,
        {"FILTER", conv.turned ? "(c * FILTERS + k)" : "(k * CHANNELS + c)"},
        {"FIRST", first},
        {"FIRST_FILTER", first_filter},
-       {"BLOCKS", number(blocks)}});
+       {"BLOCKS", text_of(blocks)}});
   return filled(std::move(text), names_of(conv, layout));
 }
 

@@ -22,8 +22,8 @@ struct Winograd {
   int64_t tiles() const { return images * rows() * columns(); }
 };
 
-/// How transformed factors and their products lie, in elements: u[element] as `share` filters lie
-/// (by filter and channel, or turned), v[element][channel][tile], m[element][filter][tile].
+/// Says how transformed factors and their products lie, in elements: u[element] as `share` filters
+/// lie (by filter and channel, or turned), v[element][channel][tile], m[element][filter][tile].
 struct WinogradLayout {
   int64_t lanes = 1;  // tiles, or numbers of a row of filters, that are transformed side by side
   int64_t share = 0;  // filters

@@ -1,4 +1,6 @@
 // Matrix products and convolutions in register tiles; convolutions gather their taps as panels.
+#include <array>
+
 #include "backends/device/kernel_families.h"
 #include "backends/device/winograd.h"
 #include "backends/opencl/gemm_text.h"
@@ -26,18 +28,21 @@ std::span<const select::KernelDef> long_tiles() { return kLongTiles; }
 std::span<const select::KernelDef> short_tiles() { return kShortTiles; }
 
 // In order of preference within an op.
-#define MITHRIL_OPENCL_FAMILIES                                                         \
-  product_kernels, device::row_kernels, device::movement_kernels, device::pool_kernels, \
-      device::axis_kernels, device::attention_kernels
-constexpr select::KernelFamily kOfCpus[] = {long_tiles, MITHRIL_OPENCL_FAMILIES};
-constexpr select::KernelFamily kOfOthers[] = {short_tiles, MITHRIL_OPENCL_FAMILIES};
-#undef MITHRIL_OPENCL_FAMILIES
+constexpr std::array<select::KernelFamily, 7> families(select::KernelFamily tiles) {
+  return {tiles,
+          product_kernels,
+          device::row_kernels,
+          device::movement_kernels,
+          device::pool_kernels,
+          device::axis_kernels,
+          device::attention_kernels};
+}
+constexpr auto kOfCpus = families(long_tiles), kOfOthers = families(short_tiles);
 
 }  // namespace
 
 std::span<const select::KernelFamily> kernel_families(bool is_cpu) {
-  if (is_cpu) return kOfCpus;
-  return kOfOthers;
+  return is_cpu ? kOfCpus : kOfOthers;
 }
 
 }  // namespace mithril::opencl

@@ -4,6 +4,7 @@ bits whatever compiles and shares them. test_windows_not_finite.py has pixels th
 
 import shutil
 
+import convolution_oracle
 import mithril as ml
 import numpy as np
 import pytest
@@ -28,10 +29,8 @@ every_case = pytest.mark.parametrize("title", CASES)
 
 
 def drawn(title):
-    n, c, h, w, f, _ = CASES[title]
-    random = np.random.default_rng(5)
-    x, weight = random.normal(size=(n, c, h, w)), random.normal(size=(f, c, 3, 3))
-    return {"x": x.astype("f4")}, {"w": weight.astype("f4")}
+    x, w = convolution_oracle.drawn(CASES[title])
+    return {"x": x}, {"w": w}
 
 
 def compiled(title, backend, **options):
@@ -55,15 +54,7 @@ def texts_of(backend):
 
 
 def by_definition(title, x, w):
-    padding = CASES[title][-1]
-    pads = padding if isinstance(padding, tuple) else ((padding, padding),) * 2
-    padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), *pads))
-    rows, columns = padded.shape[2] - 2, padded.shape[3] - 2
-    return sum(
-        np.einsum("nchw,oc->nohw", padded[:, :, i : i + rows, j : j + columns], w[:, :, i, j])
-        for i in range(3)
-        for j in range(3)
-    )
+    return convolution_oracle.by_definition(x, w, CASES[title][-1])
 
 
 @every_case
@@ -75,7 +66,7 @@ def test_values_lie_within_the_bound(title):
     assert len(texts) == 1 and "conv2d_tiles" in texts[0]
     magnitude = by_definition(title, abs(data["x"]), abs(params["w"])).max()
     want = by_definition(title, data["x"], params["w"])
-    np.testing.assert_allclose(y, want, rtol=0, atol=2.0**-20 * magnitude)
+    np.testing.assert_allclose(y, want, rtol=0, atol=convolution_oracle.BOUND * magnitude)
 
 
 @every_case

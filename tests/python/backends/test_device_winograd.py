@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from backends.test_device_kernels import backend_of, every_device
 from backends.test_opencl_backend import WHY
+from convolution_oracle import BOUND, by_definition, drawn, gradient_by_definition
 from mithril import _core
 from mithril.errors import OutOfMemoryError
 
 pytestmark = pytest.mark.device
-BOUND = 2.0**-20  # of the largest sum of magnitudes, as docs/numerics.md says
 
 
 @pytest.fixture
@@ -34,44 +34,13 @@ CASES = {
     "wider than a block": (1, 1, 5, 141, 2, 1),
     "several blocks of places": (1, 300, 4, 5, 3, 1),
 }
-# Of devices that are quick: shares of filters, tiles of rows that end within them.
+# Devices that are quick have these, too: shares of filters, tiles of rows that end within them.
 LARGE = {
     "shares of filters": (2, 40, 18, 17, 192, 1),
     "one share": (1, 33, 40, 23, 37, 1),
 }
 every_case = pytest.mark.parametrize("title", CASES)
 every_tile = pytest.mark.parametrize("tile", [2, 4])
-
-
-def drawn(case, seed=5):
-    n, c, h, w, f, _ = case
-    random = np.random.default_rng(seed)
-    x, weight = random.normal(size=(n, c, h, w)), random.normal(size=(f, c, 3, 3))
-    return x.astype("f4"), weight.astype("f4")
-
-
-def pads_of(padding):
-    return padding if isinstance(padding, tuple) else ((padding, padding),) * 2
-
-
-def by_definition(x, w, padding):
-    padded = np.pad(x.astype("f8"), ((0, 0), (0, 0), *pads_of(padding)))
-    rows, columns = padded.shape[2] - 2, padded.shape[3] - 2
-    with np.errstate(invalid="ignore", over="ignore"):
-        return sum(
-            np.einsum("nchw,oc->nohw", padded[:, :, i : i + rows, j : j + columns], w[:, :, i, j])
-            for i in range(3)
-            for j in range(3)
-        )
-
-
-def gradient_by_definition(dy, w, padding):
-    """With respect to the input: the convolution of cotangents with turned filters."""
-    turned = np.flip(w, (2, 3)).swapaxes(0, 1)
-    pads = [(2 - low, 2 - high) for low, high in pads_of(padding)]
-    cut = dy[(..., *(slice(max(-low, 0), size - max(-high, 0))
-                     for (low, high), size in zip(pads, dy.shape[2:], strict=True)))]  # fmt: skip
-    return by_definition(cut, turned, tuple((max(a, 0), max(b, 0)) for a, b in pads))
 
 
 def convolution(padding=1, **options):
@@ -196,6 +165,12 @@ SIZE = 10
 PLACES = [(5, 6), (0, 0), (9, 9), (4, 3)]
 
 
+def near(row, column):
+    """The results whose windows hold a place."""
+    rows, columns = np.ogrid[:SIZE, :SIZE]
+    return (abs(rows - row) <= 1) & (abs(columns - column) <= 1)
+
+
 @every_device
 @every_tile
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, 3e38, -1e15])
@@ -208,14 +183,13 @@ def test_what_is_not_finite_stays_in_its_windows(value, tile, device, forced):
     for row, column in PLACES:
         bad = x.copy()
         bad[0, 3, row, column] = value
-        rows, columns = np.ogrid[:SIZE, :SIZE]
-        near = (abs(rows - row) <= 1) & (abs(columns - column) <= 1)
+        seen = near(row, column)
         y = np.asarray(pm.evaluate({"x": bad, "w": w}, {})["y"])
         plain = by_definition(x, w, 1)
         np.testing.assert_allclose(y[1], plain[1], atol=2e-5)
-        np.testing.assert_allclose(y[0][:, ~near], plain[0][:, ~near], atol=2e-5)
+        np.testing.assert_allclose(y[0][:, ~seen], plain[0][:, ~seen], atol=2e-5)
         want = by_definition(bad, w, 1).astype("f4")
-        np.testing.assert_allclose(y[0][:, near], want[0][:, near], rtol=1e-5)
+        np.testing.assert_allclose(y[0][:, seen], want[0][:, seen], rtol=1e-5)
 
 
 @every_device
@@ -229,10 +203,9 @@ def test_cotangents_that_are_not_finite(value, device, forced):
     dy[0, 2, 5, 6] = value
     pm = compiled(convolution(), backend_of(device)[0], x, w)
     dx = pm.evaluate({"x": x, "w": w}, {}, output_gradients={"y": dy}, wrt=["x"]).gradients["x"]
-    rows, columns = np.ogrid[:SIZE, :SIZE]
-    near = (abs(rows - 5) <= 1) & (abs(columns - 6) <= 1)
-    np.testing.assert_allclose(np.asarray(dx)[0][:, ~near], plain[0][:, ~near], atol=2e-5)
-    assert not (abs(np.asarray(dx)[0][:, near]) < 1e30).any()
+    seen = near(5, 6)
+    np.testing.assert_allclose(np.asarray(dx)[0][:, ~seen], plain[0][:, ~seen], atol=2e-5)
+    assert not (abs(np.asarray(dx)[0][:, seen]) < 1e30).any()
 
 
 @every_device

@@ -63,7 +63,7 @@ def texts(dtype, make, device="cuda:0"):
 
 
 def assembled(ptx, architecture, folder):
-    """Kernels, most registers, bytes of spills and of stack, as ptxas says."""
+    """Kernels, bytes of spills and of stack, as ptxas says; prints these and the registers."""
     path = folder / "kernels.ptx"
     path.write_bytes(ptx.rstrip(b"\0"))
     command = [PTXAS, f"-arch=sm_{architecture}", "-v", str(path), "-o", os.devnull]
@@ -75,7 +75,12 @@ def assembled(ptx, architecture, folder):
 
     registers = numbers(r"Used (\d+) registers")
     spills = sum(numbers(r"(\d+) bytes spill stores"))
-    return len(registers), max(registers), spills, max(numbers(r"(\d+) bytes stack frame"))
+    stack = max(numbers(r"(\d+) bytes stack frame"))
+    print(
+        f"  sm_{architecture}: {len(registers)} kernels, at most {max(registers)} registers,"
+        f" {spills} bytes of spills, {stack} bytes of stack"
+    )
+    return len(registers), spills, stack
 
 
 @pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
@@ -91,11 +96,7 @@ def test_kernels_of_training_on_every_architecture(title, nvrtc, tmp_path):
     print(f"NVRTC {nvrtc.version}, {title}, a step of training in float32")
     for architecture in ARCHITECTURES:
         ptx = nvrtc.compile(text, architecture, to_ptx=True)
-        kernels, registers, spills, stack = assembled(ptx, architecture, tmp_path)
-        print(
-            f"  sm_{architecture}: {kernels} kernels, at most {registers} registers,"
-            f" {spills} bytes of spills, {stack} bytes of stack"
-        )
+        kernels, spills, stack = assembled(ptx, architecture, tmp_path)
         assert kernels == text.count("__global__")
         assert spills <= 256
 
@@ -119,11 +120,7 @@ def test_kernels_of_convolutions_by_tiles(tile, nvrtc, tmp_path):
     print(f"NVRTC {nvrtc.version}, gradients of convolutions by tiles of {tile}")
     for text, architecture in itertools.product(found, ARCHITECTURES):
         ptx = nvrtc.compile(text, architecture, to_ptx=True)
-        kernels, registers, spills, stack = assembled(ptx, architecture, tmp_path)
-        print(
-            f"  sm_{architecture}: {kernels} kernels, at most {registers} registers,"
-            f" {spills} bytes of spills, {stack} bytes of stack"
-        )
+        kernels, spills, stack = assembled(ptx, architecture, tmp_path)
         assert kernels == text.count("__global__") >= 4
         assert spills <= 256 and stack <= spills + 64
 
@@ -154,11 +151,7 @@ def test_attention_of_halves_on_every_architecture(dtype, width, nvrtc, tmp_path
         ptx = nvrtc.compile(text, architecture, to_ptx=True)
         by_tiles = sum(b"mma.sync" in kernel for kernel in ptx.split(b".visible .entry"))
         assert by_tiles == (0 if architecture < 80 else 1 + has_gradient)
-        kernels, registers, spills, stack = assembled(ptx, architecture, tmp_path)
-        print(
-            f"  sm_{architecture}: {kernels} kernels, at most {registers} registers,"
-            f" {spills} bytes of spills, {stack} bytes of stack"
-        )
+        _, spills, _ = assembled(ptx, architecture, tmp_path)
         assert architecture < 80 or spills == 0
 
 

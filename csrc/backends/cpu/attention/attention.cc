@@ -9,8 +9,8 @@
 #include "backends/cpu/attention/attention_few.h"
 #include "backends/cpu/attention/attention_gradient.h"
 #include "backends/cpu/attention/attention_many.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/reference/kernel_families.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 namespace {
@@ -79,12 +79,12 @@ plan::Step step_of(std::shared_ptr<Of> attention, int64_t unit_work) {
 // As many rows as share a look at the keys, but units for all threads. No result depends on it.
 template <class T>
 void cut_units(Attention<T>& a, int threads) {
-  const int64_t blocks = ceil_div(a.sizes.rows(), kAttentionRows);
+  const int64_t blocks = core::ceil_div(a.sizes.rows(), kAttentionRows);
   const int64_t all = blocks * batches_of(a.sizes);
   const int64_t affordable = threads == 1 ? blocks : std::max<int64_t>(1, all / (4 * threads));
   const int64_t most = std::min({ManyQueries<T>::kMostBlocks, blocks, affordable});
-  a.batch_units = ceil_div(blocks, most);
-  a.unit_rows = ceil_div(blocks, a.batch_units) * kAttentionRows;
+  a.batch_units = core::ceil_div(blocks, most);
+  a.unit_rows = core::ceil_div(blocks, a.batch_units) * kAttentionRows;
 }
 
 template <class Of>

@@ -2,7 +2,7 @@
 // follow from the logarithm of their sum (Dao, arXiv:2307.08691, algorithm 2).
 #pragma once
 #include "backends/cpu/attention/attention_columns.h"
-#include "backends/cpu/machine/rounding.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 
@@ -47,7 +47,8 @@ class GradientUnits : QueryColumns<T> {
       const AttentionSizes& s = a.sizes;
       ScratchCutter cutter(scratch);
       cutter.cut<std::byte>(static_cast<int64_t>(a.product_bytes));
-      const int64_t blocks = std::min(Columns::kMostBlocks, ceil_div(s.rows(), kAttentionRows));
+      const int64_t blocks =
+          std::min(Columns::kMostBlocks, core::ceil_div(s.rows(), kAttentionRows));
       for (int64_t i = 0; i < blocks; ++i) {
         rows[i].cut(s, cutter);
         rows[i].query_rows = cutter.cut<T>(kAttentionRows * Columns::copied_step(s.depth));
@@ -66,8 +67,8 @@ class GradientUnits : QueryColumns<T> {
   static void prepare(AttentionGradient<T>& a) {
     const AttentionSizes& s = a.sizes;
     a.block_keys = Columns::kBlockKeys;
-    a.row_units = ceil_div(s.rows(), kUnitRows);
-    a.batch_units = a.is_split ? a.row_units + ceil_div(s.keys, kUnitKeys) : 1;
+    a.row_units = core::ceil_div(s.rows(), kUnitRows);
+    a.batch_units = a.is_split ? a.row_units + core::ceil_div(s.keys, kUnitKeys) : 1;
     const AttentionSteps &key = s.steps[kKey], &value = s.steps[kValue];
     const int64_t key_step = Columns::key_step(key, s.depth);
     const int64_t value_step = Columns::key_step(value, s.width);

@@ -11,9 +11,9 @@
 #include "backends/cpu/conv/image_epilogue.h"
 #include "backends/cpu/conv/taps.h"
 #include "backends/cpu/gemm/gemm.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
+#include "core/rounding.h"
 #include "runtime/buffer.h"
 
 namespace mithril::cpu {
@@ -139,8 +139,8 @@ size_t add_image_products(Convolution<T>& conv, int64_t m, const Cut& cut = {},
   const int64_t k = g.channels * g.kh * g.kw, positions = g.rows * g.columns;
   const int64_t row_bytes = k * g.columns * static_cast<int64_t>(sizeof(T));
   const int64_t fitting = kGatherBytes / std::max<int64_t>(row_bytes, 1);
-  conv.filters = ceil_div(m, cut.filters);
-  conv.rows = ceil_div(g.rows, cut.rows);
+  conv.filters = core::ceil_div(m, cut.filters);
+  conv.rows = core::ceil_div(g.rows, cut.rows);
   if (!g.copies()) conv.rows = std::clamp<int64_t>(fitting, 1, conv.rows);
   for (const int64_t filters : {conv.filters, m % conv.filters}) {
     for (const int64_t rows : {conv.rows, g.rows % conv.rows}) {
@@ -187,7 +187,8 @@ KernelStatus run_forward(const KernelArgs& args, int64_t begin, int64_t end) {
   const auto* w = static_cast<const T*>(args.buffers[1]);
   auto* y = static_cast<T*>(args.buffers[2]);
   const int64_t taps = d.c_in * d.kh * d.kw;
-  const int64_t blocks = ceil_div(d.h_out, conv.rows), cuts = ceil_div(d.c_out, conv.filters);
+  const int64_t blocks = core::ceil_div(d.h_out, conv.rows),
+                cuts = core::ceil_div(d.c_out, conv.filters);
   for (int64_t unit = begin; unit < end; ++unit) {  // (image, group, filters, block of rows)
     const int64_t image = unit / (blocks * cuts), first = unit / blocks % cuts * conv.filters;
     const int64_t filters = std::min(conv.filters, d.c_out - first), group = image % d.groups;
@@ -342,7 +343,7 @@ KernelStatus run_input_gradient(const KernelArgs& args, int64_t begin, int64_t e
   run.packed = reinterpret_cast<T*>(static_cast<std::byte*>(args.scratch) + gradient.product_bytes);
   run.columns = run.packed + gradient.weights;
   run.results = run.columns + gradient.gathered;
-  const int64_t blocks = ceil_div(d.batch, gradient.images);
+  const int64_t blocks = core::ceil_div(d.batch, gradient.images);
   for (int64_t unit = begin; unit < end; ++unit) {  // unit = group * blocks + block of images
     const int64_t group = unit / blocks, first = unit % blocks * gradient.images;
     const int64_t last = std::min(first + gradient.images, d.batch);
@@ -428,7 +429,7 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
   auto* dw = static_cast<T*>(args.buffers[2]);
   const int64_t window = d.kh * d.kw;
   const int64_t all_taps = d.c_in * window;
-  const int64_t blocks = ceil_div(d.c_in, conv.channels);
+  const int64_t blocks = core::ceil_div(d.c_in, conv.channels);
   const int64_t total = d.batch * d.h_out * d.w_out;
   T* left = after_product(conv, args.scratch);
   T* taps = left + d.c_out * kDepth;
@@ -460,7 +461,7 @@ KernelStatus run_weight_gradient(const KernelArgs& args, int64_t begin, int64_t 
 // What is larger is read by one thread each: filters, or the images under them.
 Cut cut_for_threads(const ref_conv2d_dims& d, int threads) {
   constexpr int64_t kFewestFilters = 32, kFewestPositions = 64;  // of a product
-  const int64_t wanted = threads == 1 ? 1 : ceil_div(2 * threads, d.batch * d.groups);
+  const int64_t wanted = threads == 1 ? 1 : core::ceil_div(2 * threads, d.batch * d.groups);
   const int64_t positions = d.h_out * d.w_out;
   if (wanted == 1) return {};
   if (d.c_out > positions) return {1, std::clamp<int64_t>(d.c_out / kFewestFilters, 1, wanted)};
@@ -479,7 +480,7 @@ core::Status pack_weights_once(Convolution<T>& conv, const T* w) {
   const ref_conv2d_dims& d = conv.d;
   const int64_t all = d.groups * d.c_out, taps = d.c_in * d.kh * d.kw;
   conv.packed_step = conv.products[0].packed_size();
-  const int64_t size = d.groups * ceil_div(d.c_out, conv.filters) * conv.packed_step;
+  const int64_t size = d.groups * core::ceil_div(d.c_out, conv.filters) * conv.packed_step;
   MITHRIL_ASSIGN(conv.packed, runtime::Buffer::make(static_cast<size_t>(size) * sizeof(T)));
   auto* to = reinterpret_cast<T*>(conv.packed.data());
   for (int64_t filter = 0, filters = 0; filter < all; filter += filters, to += conv.packed_step) {
@@ -508,8 +509,8 @@ core::Result<plan::Step> forward_step(const ref_conv2d_dims& d, int threads, con
   if (conv->products.empty()) gathered = add_image_products(*conv, d.c_out, cut);
   plan::Step step;
   step.kernel = run_forward<T>;
-  step.units =
-      d.batch * d.groups * ceil_div(d.c_out, conv->filters) * ceil_div(d.h_out, conv->rows);
+  step.units = d.batch * d.groups * core::ceil_div(d.c_out, conv->filters) *
+               core::ceil_div(d.h_out, conv->rows);
   step.grain = grain_of(conv->filters * conv->rows * d.w_out * d.c_in * d.kh * d.kw / 8);
   step.scratch_bytes = conv->product_bytes + gathered;
   if (epilogue != nullptr) {
@@ -556,8 +557,8 @@ void add_phase(InputGradient<T>& gradient, int64_t top, int64_t left) {
                       -d.dilation_w * columns.step / d.stride_w,
                       (top + d.pad_top - rows.first * d.dilation_h) / d.stride_h,
                       (left + d.pad_left - columns.first * d.dilation_w) / d.stride_w,
-                      ceil_div(d.h_in - top, d.stride_h),
-                      ceil_div(d.w_in - left, d.stride_w)};
+                      core::ceil_div(d.h_in - top, d.stride_h),
+                      core::ceil_div(d.w_in - left, d.stride_w)};
   Phase<T> phase{top, left, rows, columns, Convolution<T>(d, gather)};
   const auto gathered = static_cast<int64_t>(add_image_products(phase.conv, d.c_in) / sizeof(T));
   gradient.product_bytes = std::max(gradient.product_bytes, phase.conv.product_bytes);
@@ -589,7 +590,7 @@ core::Result<plan::Step> input_gradient_step(const ref_conv2d_dims& d, int threa
   const int64_t elements = gradient->weights + gradient->gathered + gradient->results;
   plan::Step step;
   step.kernel = run_input_gradient<T>;
-  step.units = ceil_div(d.batch, gradient->images) * d.groups;
+  step.units = core::ceil_div(d.batch, gradient->images) * d.groups;
   step.scratch_bytes = gradient->product_bytes + static_cast<size_t>(elements) * sizeof(T);
   step.data = std::move(gradient);
   return step;
@@ -600,7 +601,7 @@ core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d, int thre
   auto conv = std::make_shared<Convolution<T>>(d);
   constexpr int64_t kTaps = 288;  // enough to pay for gathering the cotangents again
   const int64_t window = d.kh * d.kw;
-  conv->channels = std::clamp<int64_t>(kTaps / window, 1, ceil_div(d.c_in, threads));
+  conv->channels = std::clamp<int64_t>(kTaps / window, 1, core::ceil_div(d.c_in, threads));
   for (const int64_t channels : {conv->channels, d.c_in % conv->channels}) {
     for (const int64_t depth : {kDepth, d.batch * d.h_out * d.w_out % kDepth}) {
       conv->add({d.c_out, channels * window, depth, kDepth, 1, 1, kDepth, d.c_in * window},
@@ -610,7 +611,7 @@ core::Result<plan::Step> weight_gradient_step(const ref_conv2d_dims& d, int thre
   const int64_t elements = (d.c_out + conv->channels * window) * kDepth;
   plan::Step step;
   step.kernel = run_weight_gradient<T>;
-  step.units = ceil_div(d.c_in, conv->channels) * d.groups;
+  step.units = core::ceil_div(d.c_in, conv->channels) * d.groups;
   step.scratch_bytes = conv->product_bytes + static_cast<size_t>(elements) * sizeof(T);
   step.data = std::move(conv);
   return step;

@@ -109,7 +109,7 @@ bool takes_tiles(const KernelRequest& request, const std::vector<int64_t>& filte
   const auto is_one = [&](const char* attr, size_t axis) {
     return select::item(request, attr, axis) == 1;
   };
-  return !request.exact_conv && request.outputs[0].dtype == DType::kFloat32 &&
+  return request.outputs[0].dtype == DType::kFloat32 &&
          request.node.attrs.find("groups")->as_int() == 1 && filters[2] == 3 && filters[3] == 3 &&
          is_one("stride", 0) && is_one("stride", 1) && is_one("dilation", 0) &&
          is_one("dilation", 1);

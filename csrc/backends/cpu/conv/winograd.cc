@@ -8,9 +8,9 @@
 #include "backends/cpu/conv/winograd_parts.h"
 #include "backends/cpu/conv/winograd_patches.h"
 #include "backends/cpu/gemm/gemm.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
+#include "core/rounding.h"
 #include "runtime/buffer.h"
 
 namespace mithril::cpu {
@@ -67,8 +67,8 @@ class Winograd {
         tile_(tile),
         elements_(parts_.patch * parts_.patch),
         constant_(constant),
-        tile_rows_(ceil_div(d.h_out, tile)),
-        tile_columns_(ceil_div(d.w_out, tile)),
+        tile_rows_(core::ceil_div(d.h_out, tile)),
+        tile_columns_(core::ceil_div(d.w_out, tile)),
         patches_(default_isa(),
                  {d.channels * d.h * d.w, d.h, d.w, d.pad_top, d.pad_left, tile, parts_.patch,
                   tile_rows_, tile_columns_},
@@ -114,19 +114,19 @@ class Winograd {
 // Threads get blocks of tiles; where there are too few, each takes some of the filters. Filters
 // that are transformed for a single block are transformed, and used, a share after the other.
 void Winograd::choose_blocks(int64_t threads) {
-  const int64_t channels = patches_.channels(), filters = round_up(d_.filters, parts_.lanes);
+  const int64_t channels = patches_.channels(), filters = core::round_up(d_.filters, parts_.lanes);
   // Filters are read again for each block: it should not be much smaller than they are.
   const int64_t filter_bytes = bytes(elements_ * channels * filters);
   const int64_t row_bytes = bytes(elements_ * tile_columns_ * (channels + filters));
   const int64_t rows = d_.images * tile_rows_;
-  const int64_t least = ceil_div(row_bytes * rows, std::max(kBlockBytes, filter_bytes));
+  const int64_t least = core::ceil_div(row_bytes * rows, std::max(kBlockBytes, filter_bytes));
   const bool by_shares = least == 1 && !constant_;
-  blocks_ = by_shares ? 1 : std::min(rows, round_up(least, threads));
-  block_rows_ = ceil_div(rows, blocks_);
+  blocks_ = by_shares ? 1 : std::min(rows, core::round_up(least, threads));
+  block_rows_ = core::ceil_div(rows, blocks_);
   if (block_rows_ * tile_columns_ < kFewestTiles) {
-    block_rows_ = std::min(rows, ceil_div(kFewestTiles, tile_columns_));
+    block_rows_ = std::min(rows, core::ceil_div(kFewestTiles, tile_columns_));
   }
-  blocks_ = ceil_div(rows, block_rows_);
+  blocks_ = core::ceil_div(rows, block_rows_);
   const auto divide = [&](int64_t fewest) {
     const bool whole = d_.filters % (2 * shares_ * fewest) == 0;
     if (whole) shares_ *= 2;
@@ -137,7 +137,7 @@ void Winograd::choose_blocks(int64_t threads) {
   while (blocks_ * shares_ < threads && divide(kFewestFilters)) {
   }
   share_ = d_.filters / shares_;
-  stride_ = round_up(share_, parts_.lanes);
+  stride_ = core::round_up(share_, parts_.lanes);
 }
 
 void Winograd::add_products() {
@@ -148,7 +148,8 @@ void Winograd::add_products() {
     products_.emplace_back(default_isa(), dims, GemmOptions{.constant = GemmConstant::kRight});
   }
   const auto largest = std::max(products_[0].scratch_bytes(), products_[1].scratch_bytes());
-  product_bytes_ = static_cast<size_t>(round_up(static_cast<int64_t>(largest), bytes(kPadding)));
+  product_bytes_ =
+      static_cast<size_t>(core::round_up(static_cast<int64_t>(largest), bytes(kPadding)));
   // No multiples of a page: all streams would fall on one set of the first cache.
   u_step_ = products_[0].packed_size() + kPadding;
   v_step_ = block_rows_ * tile_columns_ * channels + kPadding;
@@ -179,7 +180,7 @@ core::Result<plan::Step> Winograd::make(const WinogradDims& dims, int64_t tile, 
   const double flops = 2.0 * kTaps * static_cast<double>(dims.images * dims.h_out * dims.w_out) *
                        static_cast<double>(dims.channels * dims.filters);
   const int64_t chunks = std::max<int64_t>(threads, fewest_chunks(flops));
-  step.grain = made->constant_ ? 1 : ceil_div(step.units, chunks);
+  step.grain = made->constant_ ? 1 : core::ceil_div(step.units, chunks);
   step.scratch_bytes =
       static_cast<size_t>(bytes(made->divide(nullptr).floats)) + made->product_bytes_;
   if (epilogue != nullptr) {
@@ -199,7 +200,7 @@ Winograd::Scratch Winograd::divide(void* memory) const {
   auto* const start = static_cast<float*>(memory);
   const auto take = [&](int64_t floats) {
     float* const at = memory == nullptr ? nullptr : start + s.floats;
-    s.floats += round_up(floats, kPadding);
+    s.floats += core::round_up(floats, kPadding);
     return at;
   };
   s.x = take(patches_.scratch_floats());
@@ -355,13 +356,14 @@ int64_t winograd_tile(const WinogradDims& d, bool constant) {
   const auto channels = static_cast<double>(d.channels), filters = static_cast<double>(d.filters);
   const auto by_tiles = [&](int64_t tile) {
     const auto elements = static_cast<double>((tile + 2) * (tile + 2));
-    const double tiles = images * static_cast<double>(ceil_div(d.h_out, tile)) *
-                         static_cast<double>(ceil_div(d.w_out, tile));
+    const double tiles = images * static_cast<double>(core::ceil_div(d.h_out, tile)) *
+                         static_cast<double>(core::ceil_div(d.w_out, tile));
     return elements * (tiles + kRead + (constant ? 0 : kTransform) +
                        kTransformPatch * tiles * (1 / channels + 1 / filters));
   };
   // A product of gathered taps goes by whole vectors of an image's results.
-  const double vectors = images * static_cast<double>(round_up(d.h_out * d.w_out, parts->lanes));
+  const double vectors =
+      images * static_cast<double>(core::round_up(d.h_out * d.w_out, parts->lanes));
   const double by_taps = kTaps * (vectors + kRead);
   const double by_4 = by_tiles(4), by_2 = by_tiles(2);
   if (by_taps <= std::min(by_4, by_2)) return 0;

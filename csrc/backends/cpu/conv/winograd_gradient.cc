@@ -9,9 +9,9 @@
 
 #include "backends/cpu/conv/winograd_patches.h"
 #include "backends/cpu/gemm/gemm.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 namespace {
@@ -50,8 +50,8 @@ struct Parts {
 };
 
 Parts cut(int64_t size, int64_t count, int64_t multiple) {
-  const int64_t each = round_up(ceil_div(size, count), multiple);
-  return {ceil_div(size, each), each};
+  const int64_t each = core::round_up(core::ceil_div(size, count), multiple);
+  return {core::ceil_div(size, each), each};
 }
 
 bool are_moderate(const float* taps) {
@@ -118,14 +118,14 @@ WinogradGradient::WinogradGradient(const ref_conv2d_dims& d, Isa isa, int64_t un
       parts_(*gradient_parts(isa)),
       packing_(*gemm_parts<float>(isa)),
       lanes_(gemm_lanes(isa, sizeof(float))),
-      tile_rows_(ceil_div(d.h_out, kTile)),
-      tile_columns_(ceil_div(d.w_out, kTile)),
-      filters_(cut(
-          d.c_out,
-          std::max(ceil_div(d.c_out, kSide), std::min(units, ceil_div(d.c_out, kFewestFilters))),
-          1)),
-      channels_(cut(d.c_in, ceil_div(d.c_in, kSide), lanes_)),
-      unit_parts_(ceil_div(filters_.count, units)),
+      tile_rows_(core::ceil_div(d.h_out, kTile)),
+      tile_columns_(core::ceil_div(d.w_out, kTile)),
+      filters_(cut(d.c_out,
+                   std::max(core::ceil_div(d.c_out, kSide),
+                            std::min(units, core::ceil_div(d.c_out, kFewestFilters))),
+                   1)),
+      channels_(cut(d.c_in, core::ceil_div(d.c_in, kSide), lanes_)),
+      unit_parts_(core::ceil_div(filters_.count, units)),
       x_(isa,
          {d.c_in * d.h_in * d.w_in, d.h_in, d.w_in, d.pad_top, d.pad_left, kTile, kPatch,
           tile_rows_, tile_columns_},
@@ -145,9 +145,9 @@ void WinogradGradient::choose_blocks() {
   const bool keeps_sums = d_.c_in <= kSide && d_.c_out <= kSide;
   const int64_t depth = keeps_sums ? std::min(kDeepest, kBlockBytes / tile_bytes) : kDeepest;
   const int64_t rows = d_.batch * tile_rows_;
-  blocks_ = ceil_div(rows, std::max<int64_t>(1, depth / tile_columns_));
-  block_rows_ = ceil_div(rows, blocks_);
-  blocks_ = ceil_div(rows, block_rows_);
+  blocks_ = core::ceil_div(rows, std::max<int64_t>(1, depth / tile_columns_));
+  block_rows_ = core::ceil_div(rows, blocks_);
+  blocks_ = core::ceil_div(rows, block_rows_);
 }
 
 void WinogradGradient::add_products(Isa isa) {
@@ -168,7 +168,7 @@ WinogradGradient::Scratch WinogradGradient::divide(void* memory) const {
   auto* const start = static_cast<float*>(memory);
   const auto take = [&](int64_t floats) {
     float* const at = memory == nullptr ? nullptr : start + s.floats;
-    s.floats += round_up(floats, kPadding);
+    s.floats += core::round_up(floats, kPadding);
     return at;
   };
   s.rows = take(std::max(x_.scratch_floats(), dy_.scratch_floats()));
@@ -186,7 +186,7 @@ core::Result<plan::Step> WinogradGradient::make(const ref_conv2d_dims& d, int th
   const int64_t units = std::max<int64_t>(threads, fewest_chunks(flops));
   auto made = std::shared_ptr<WinogradGradient>(new WinogradGradient(d, default_isa(), units));
   plan::Step step;
-  step.units = ceil_div(made->filters_.count, made->unit_parts_);
+  step.units = core::ceil_div(made->filters_.count, made->unit_parts_);
   const size_t product =
       std::max(made->products_[0].scratch_bytes(), made->products_[1].scratch_bytes());
   step.scratch_bytes = static_cast<size_t>(bytes(made->divide(nullptr).floats)) + product;
@@ -295,12 +295,12 @@ bool prefers_winograd_gradient(const ref_conv2d_dims& d) {
   constexpr int64_t kFewest = 16;         // channels and filters
   constexpr double kTransform = 20;       // an element of the sums
   constexpr double kTransformPatch = 28;  // an element of one, of one channel
-  const int64_t tile_columns = ceil_div(d.w_out, kTile);
+  const int64_t tile_columns = core::ceil_div(d.w_out, kTile);
   if (gradient_parts(default_isa()) == nullptr || d.c_in < kFewest || d.c_out < kFewest) {
     return false;
   }
   if (tile_columns > kDeepest) return false;
-  const double tiles = static_cast<double>(d.batch * ceil_div(d.h_out, kTile) * tile_columns);
+  const double tiles = static_cast<double>(d.batch * core::ceil_div(d.h_out, kTile) * tile_columns);
   const auto channels = static_cast<double>(d.c_in), filters = static_cast<double>(d.c_out);
   const double by_tiles =
       kElements * (tiles + kTransform + kTransformPatch * tiles * (1 / channels + 1 / filters));

@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "backends/cpu/machine/rounding.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 
 WinogradPatches::WinogradPatches(Isa isa, const PatchDims& dims, int64_t channels,
                                  void (*apply)(const WinogradInput&))
     : dims_(dims),
-      channels_(round_up(channels, gemm_lanes(isa, sizeof(float)))),
+      channels_(core::round_up(channels, gemm_lanes(isa, sizeof(float)))),
       columns_(dims.tile * (dims.tile_columns - 1) + dims.patch),
       apply_(apply),
       packing_(*gemm_parts<float>(isa)) {}

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "backends/cpu/gemm/gemm_cache.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/reference/reference.h"
 #include "core/interrupt.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 
@@ -134,21 +134,22 @@ GemmTiling tile_gemm(const GemmDims& dims, int threads) {
       static_cast<int64_t>(std::min(affordable, threads == 1 ? 1.0 : 4.0 * threads));
   // Each unit packs its own part of B, and reads its own part of A: what is packed in all should be
   // little, and units not much fewer than wanted.
-  const int64_t most_rows = ceil_div(dims.m, kFewestRows), most_cols = ceil_div(dims.n, kColStep);
-  const int64_t enough = ceil_div(3 * std::min(wanted, most_rows * most_cols), 4);
+  const int64_t most_rows = core::ceil_div(dims.m, kFewestRows),
+                most_cols = core::ceil_div(dims.n, kColStep);
+  const int64_t enough = core::ceil_div(3 * std::min(wanted, most_rows * most_cols), 4);
   int64_t row_units = 1, least = INT64_MAX;
   for (int64_t count = 1; count <= std::min(wanted, most_rows); ++count) {
-    const int64_t col_units = std::min(ceil_div(wanted, count), most_cols);
+    const int64_t col_units = std::min(core::ceil_div(wanted, count), most_cols);
     const int64_t packed = count * dims.n + col_units * dims.m;
     if (count * col_units < enough || packed >= least) continue;
     row_units = count, least = packed;
   }
-  tiling.rows = ceil_div(dims.m, row_units);
-  tiling.row_units = ceil_div(dims.m, tiling.rows);
-  const int64_t col_units = std::min(ceil_div(wanted, tiling.row_units), most_cols);
-  tiling.cols = ceil_div(dims.n, col_units);
-  if (col_units > 1) tiling.cols = round_up(tiling.cols, kColStep);
-  tiling.col_units = ceil_div(dims.n, tiling.cols);
+  tiling.rows = core::ceil_div(dims.m, row_units);
+  tiling.row_units = core::ceil_div(dims.m, tiling.rows);
+  const int64_t col_units = std::min(core::ceil_div(wanted, tiling.row_units), most_cols);
+  tiling.cols = core::ceil_div(dims.n, col_units);
+  if (col_units > 1) tiling.cols = core::round_up(tiling.cols, kColStep);
+  tiling.col_units = core::ceil_div(dims.n, tiling.cols);
   return tiling;
 }
 
@@ -181,14 +182,14 @@ bool Gemm<T>::choose(bool emitted) {
   vectors_ = vectors_of_tile();
   width_ = int64_t{lanes_} * vectors_;
   const int64_t last_cols = dims_.n - (tiling_.col_units - 1) * tiling_.cols;
-  last_columns_ = last_cols - (ceil_div(last_cols, width_) - 1) * width_;
-  last_vectors_ = static_cast<int>(ceil_div(last_columns_, lanes_));
+  last_columns_ = last_cols - (core::ceil_div(last_cols, width_) - 1) * width_;
+  last_vectors_ = static_cast<int>(core::ceil_div(last_columns_, lanes_));
   // Compiled micro-kernels are no taller where they are narrow.
   const int64_t most_rows = gemm_most_rows(isa_, emitted ? vectors_ : 2);
   const int64_t last = dims_.m - (tiling_.row_units - 1) * tiling_.rows;
   for (const int i : {0, 1}) {
     const int64_t total = i == 0 ? tiling_.rows : last;
-    rows_[i].tiles = ceil_div(total, most_rows);
+    rows_[i].tiles = core::ceil_div(total, most_rows);
     rows_[i].low = total / rows_[i].tiles;
     rows_[i].taller = total % rows_[i].tiles;
   }
@@ -201,7 +202,7 @@ bool Gemm<T>::choose(bool emitted) {
 // the latency of an addition.
 template <class T>
 int Gemm<T>::vectors_of_tile() const {
-  const int64_t needed = ceil_div(tiling_.cols, lanes_);
+  const int64_t needed = core::ceil_div(tiling_.cols, lanes_);
   int wide = 2;
   if (turns_b_) {
     wide = 1;
@@ -218,7 +219,7 @@ int Gemm<T>::vectors_of_tile() const {
 
 template <class T>
 void Gemm<T>::choose_packing() {
-  const int64_t panels = ceil_div(tiling_.cols, width_);
+  const int64_t panels = core::ceil_div(tiling_.cols, width_);
   const bool page_steps = bytes<T>(dims_.a_row) % 2048 == 0;
   packs_a_ = !turns_b_ &&
              ((dims_.a_col != 1 && dims_.a_row != 1) ||
@@ -242,11 +243,12 @@ void Gemm<T>::choose_packing() {
   block_cols_ = tiling_.cols;
   if (keeps_b_) {
     const int64_t most = kKeptBytes / (bytes<T>(pass_depth_) * width_);
-    block_cols_ = ceil_div(panels, ceil_div(panels, most)) * width_;
+    block_cols_ = core::ceil_div(panels, core::ceil_div(panels, most)) * width_;
   }
   const int64_t deep = std::min(pass_depth_, dims_.k);
-  a_bytes_ = packs_a_ ? static_cast<size_t>(round_up(bytes<T>(group_rows * deep), 64)) : 0;
-  const int64_t kept = keeps_b_ ? ceil_div(block_cols_, width_) * deep : std::min(deep, kBlock);
+  a_bytes_ = packs_a_ ? static_cast<size_t>(core::round_up(bytes<T>(group_rows * deep), 64)) : 0;
+  const int64_t kept =
+      keeps_b_ ? core::ceil_div(block_cols_, width_) * deep : std::min(deep, kBlock);
   b_bytes_ = is_packed_ || turns_b_ ? 0 : static_cast<size_t>(bytes<T>(kept * width_));
   keeps_sums_ = !turns_c_ && deep > kBlock && bytes<T>(dims_.c_row) % 4096 == 0;
   c_bytes_ = turns_c_ || keeps_sums_ ? static_cast<size_t>(bytes<T>(group_rows * width_)) : 0;
@@ -259,14 +261,15 @@ void Gemm<T>::choose_passes() {
   const int64_t row_bytes = std::max<int64_t>(bytes<T>(dims_.k), 1);
   const int64_t one_group = kGroupBytes / tiling_.rows;
   const bool short_passes = one_group >= kShortPass && !turns_c_;
-  const int64_t passes = turns_c_ ? 1 : ceil_div(row_bytes, short_passes ? one_group : kLongPass);
-  pass_depth_ = round_up(std::max<int64_t>(ceil_div(dims_.k, passes), 1), kBlock);
+  const int64_t passes =
+      turns_c_ ? 1 : core::ceil_div(row_bytes, short_passes ? one_group : kLongPass);
+  pass_depth_ = core::round_up(std::max<int64_t>(core::ceil_div(dims_.k, passes), 1), kBlock);
   const int64_t pass_bytes = bytes<T>(std::clamp<int64_t>(dims_.k, 1, pass_depth_));
   for (Rows& rows : rows_) {
     const int64_t tall = rows.low + (rows.taller > 0 ? 1 : 0);
     const int64_t most =
-        std::max(ceil_div(kGroupRows, rows.low), kGroupBytes / (pass_bytes * tall));
-    rows.group = ceil_div(rows.tiles, ceil_div(rows.tiles, most));
+        std::max(core::ceil_div(kGroupRows, rows.low), kGroupBytes / (pass_bytes * tall));
+    rows.group = core::ceil_div(rows.tiles, core::ceil_div(rows.tiles, most));
     if (short_passes && passes > 1) rows.group = rows.tiles;
   }
 }
@@ -278,7 +281,7 @@ int Gemm<T>::prefetches(const Rows& rows, int64_t height, int vectors) const {
   constexpr int64_t kMostVectors = 8;
   const int64_t tiles = rows.group - (right_ == Right::kPackedByTile ? 1 : 0);
   const int64_t wanted =
-      ceil_div(gemm_unroll(static_cast<int>(height), vectors), std::max<int64_t>(tiles, 1));
+      core::ceil_div(gemm_unroll(static_cast<int>(height), vectors), std::max<int64_t>(tiles, 1));
   return static_cast<int>(std::min(wanted, kMostVectors / vectors));
 }
 
@@ -328,7 +331,7 @@ bool Gemm<T>::find_tiles() {
 template <class T>
 int64_t Gemm<T>::packed_size() const {
   if (!is_packed_ || parts_ == nullptr || units() == 0) return 0;
-  const int64_t panels = ceil_div(dims_.n, width_);
+  const int64_t panels = core::ceil_div(dims_.n, width_);
   return dims_.k * ((panels - 1) * width_ + int64_t{lanes_} * last_vectors_);
 }
 
@@ -459,7 +462,7 @@ class Gemm<T>::Run {
       prefetch = prefetch_of(panel, k, depth, in_place ? raw : kept, tile.b_step);
     } else if (tiles_ask) {
       const auto* const at = reinterpret_cast<const char*>(raw + prefetch_distance(k, depth));
-      prefetch = {at, bytes<T>(d_.b_col), wide, ceil_div(bytes<T>(depth), wide), true};
+      prefetch = {at, bytes<T>(d_.b_col), wide, core::ceil_div(bytes<T>(depth), wide), true};
     }
     int64_t asked = 0, waiting = 0;  // of B; rows that are finished
     for (int64_t t = first_; t < last_; ++t) {

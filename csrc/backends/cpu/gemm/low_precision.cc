@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/reference/kernel_families.h"
 #include "core/interrupt.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 namespace {
@@ -74,13 +74,13 @@ void PackedProduct::prepare_rounded(int threads) {
   constexpr int64_t kTallest = 32;
   width_ = std::min<int64_t>(8, weights_->panels());
   // 64 bytes more a row: no two rows of a tile in one set of the first cache.
-  rounded_step_ = round_up(weights_->rows(), PackedMatrix::kBlock) + 32;
+  rounded_step_ = core::round_up(weights_->rows(), PackedMatrix::kBlock) + 32;
   const int64_t most = kRoundedBytes / (rounded_step_ * 2) / kTallest * kTallest;
   group_ = std::min(rows_, std::max(most, kTallest));
-  row_groups_ = ceil_div(rows_, group_);
-  scratch_bytes_ = static_cast<size_t>(round_up(group_, kTallest) * rounded_step_ * 2);
+  row_groups_ = core::ceil_div(rows_, group_);
+  scratch_bytes_ = static_cast<size_t>(core::round_up(group_, kTallest) * rounded_step_ * 2);
   // Each chunk rounds its rows anew, which pays for about a thousand columns.
-  grain_ = std::clamp<int64_t>(ceil_div(strips(), threads), 1, 8);
+  grain_ = std::clamp<int64_t>(core::ceil_div(strips(), threads), 1, 8);
 }
 
 PackedPanels PackedProduct::panels() const {
@@ -88,7 +88,7 @@ PackedPanels PackedProduct::panels() const {
           weights_->columns()};
 }
 
-int64_t PackedProduct::strips() const { return ceil_div(weights_->panels(), width_); }
+int64_t PackedProduct::strips() const { return core::ceil_div(weights_->panels(), width_); }
 
 PackedProduct::Strip PackedProduct::strip(int64_t unit) const {
   const int64_t row = unit / strips() * group_, begin = unit % strips() * width_;
@@ -128,7 +128,7 @@ bool PackedProduct::run_expanded(const Strip& part, const float* x, float* y, st
     const int64_t depth = std::min(kGemmBlock, k - at);
     const int64_t block = at / PackedMatrix::kBlock;
     parts_->expand[static_cast<size_t>(weights_->format())](
-        {panels(), part.begin, part.end, block, block + ceil_div(depth, PackedMatrix::kBlock),
+        {panels(), part.begin, part.end, block, block + core::ceil_div(depth, PackedMatrix::kBlock),
          expanded, step});
     const Gemm<float>& gemm = gemm_of(columns, depth);
     at == 0 ? gemm.run(x + at, expanded, y + first, rest)

@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "backends/cpu/machine/rounding.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 
@@ -28,7 +28,7 @@ BlockStrides strides_of(const select::Operand& operand, size_t batch_rank, bool 
 
 size_t head_bytes(size_t operands) {
   return static_cast<size_t>(
-      round_up(static_cast<int64_t>(sizeof(EpiArgs) + 2 * operands * sizeof(char*)), kLine));
+      core::round_up(static_cast<int64_t>(sizeof(EpiArgs) + 2 * operands * sizeof(char*)), kLine));
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 #include "backends/cpu/jit/compile.h"
 #include "backends/cpu/loops/tile_code.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/schedule/schedule.h"
+#include "core/rounding.h"
 
 namespace mithril::cpu {
 
@@ -75,21 +75,22 @@ void BlockLoop::make_params() {
     params_.insert(params_.end(), {0, strides.row, strides.col});
   }
   params_.insert(params_.end(), size_t{3} * kPseudoCount, 0);
-  auto offset = round_up(static_cast<int64_t>(schedule.slots.size()) * 16, kLine);
+  auto offset = core::round_up(static_cast<int64_t>(schedule.slots.size()) * 16, kLine);
   for (const Slot& slot : schedule.slots) {
     params_.push_back(offset);
     const int64_t lanes = in_place_ ? 0 : most_points_;
     const int64_t count = slot.level == Level::kUniform ? 1
                           : slot.level == Level::kRow   ? kMostRows
                                                         : lanes;
-    offset += round_up(count * slot.size, kLine);
+    offset += core::round_up(count * slot.size, kLine);
   }
   header.state_offset = offset;
   std::copy_n(reinterpret_cast<const int64_t*>(&header), kHeaderWords, params_.begin());
-  pointers_at_ = static_cast<size_t>(round_up(static_cast<int64_t>(params_.size()) * 8, kLine));
+  pointers_at_ =
+      static_cast<size_t>(core::round_up(static_cast<int64_t>(params_.size()) * 8, kLine));
   loop_at_ = pointers_at_ +
-             static_cast<size_t>(round_up(static_cast<int64_t>(strides_.size()) * 8, kLine));
-  scratch_bytes_ = loop_at_ + static_cast<size_t>(round_up(offset, kLine));
+             static_cast<size_t>(core::round_up(static_cast<int64_t>(strides_.size()) * 8, kLine));
+  scratch_bytes_ = loop_at_ + static_cast<size_t>(core::round_up(offset, kLine));
 }
 
 int64_t BlockLoop::flags(size_t operand, int64_t cols) const {

@@ -4,9 +4,9 @@
 
 #include "backends/cpu/jit/compile.h"
 #include "backends/cpu/loops/tile_code.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/schedule/schedule.h"
 #include "core/checked.h"
+#include "core/rounding.h"
 #include "tile/expand.h"
 
 namespace mithril::cpu {
@@ -122,7 +122,7 @@ class LoopMaker {
     }
     loop.scratch_bytes = place_slots(loop.params);
     std::copy_n(reinterpret_cast<const int64_t*>(&header_), kHeaderWords, loop.params.begin());
-    loop.units = header_.kept == 0 ? 0 : ceil_div(header_.kept, header_.unit);
+    loop.units = header_.kept == 0 ? 0 : core::ceil_div(header_.kept, header_.unit);
     if (!code_.reducing && header_.reduced == 0) loop.units = 0;
     loop.interpreted = why_interpreted();
     return loop;
@@ -266,7 +266,7 @@ class LoopMaker {
     header_.tile_rows = std::clamp<int64_t>(most / r, 1, std::max<int64_t>(header_.kept, 1));
     header_.capacity = header_.tile_rows * header_.tile_r;
     header_.unit = header_.tile_rows * tiles_of_unit(header_.kept * header_.reduced, most);
-    header_.depth = levels(ceil_div(r, tile::kLanesBlock));
+    header_.depth = levels(core::ceil_div(r, tile::kLanesBlock));
   }
 
   void choose_across() {
@@ -278,7 +278,7 @@ class LoopMaker {
     header_.tile_r = header_.recompute != 0 ? std::min(r, fitting) : r;
     header_.capacity = header_.tile_rows * header_.tile_r;
     header_.unit = header_.tile_rows;
-    header_.depth = levels(ceil_div(r, tile::kRowsBlock));
+    header_.depth = levels(core::ceil_div(r, tile::kRowsBlock));
   }
 
   int64_t flags(size_t k) const {

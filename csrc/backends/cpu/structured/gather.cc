@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "backends/cpu/gemm/product_epilogue.h"
-#include "backends/cpu/machine/rounding.h"
 #include "backends/cpu/reference/kernel_families.h"
 #include "backends/cpu/reference/reference.h"
+#include "core/rounding.h"
 #include "select/kernel_dims.h"
 
 namespace mithril::cpu {
@@ -130,7 +130,8 @@ core::Status add_epilogue(FinishedRows& rows, const select::Epilogue& epilogue, 
   const int64_t inner = std::max<int64_t>(rows.dims.inner, 1);
   rows.block = std::clamp(std::max(kBlockBytes / rows.element, rows.dims.count) / inner, int64_t{1},
                           std::max<int64_t>(rows.dims.bound, 1));
-  rows.epilogue_scratch = static_cast<size_t>(round_up(rows.block * inner * rows.element, 64));
+  rows.epilogue_scratch =
+      static_cast<size_t>(core::round_up(rows.block * inner * rows.element, 64));
   MITHRIL_ASSIGN(rows.epilogue, ProductEpilogue::make(epilogue, 0, false, kBeforeOperands));
   step.scratch_bytes = rows.epilogue_scratch + rows.epilogue->scratch_bytes();
   return {};

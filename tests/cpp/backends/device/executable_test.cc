@@ -159,7 +159,7 @@ TEST(DeviceCounts, OfStepsInPhases) {
     EXPECT_EQ(planned.step.operands.size(), 4U);
     EXPECT_TRUE(planned.step.operands.back().write);
   }
-  // Of 12 and of 15 numbers, one after the other, beside the 15 that the first product is.
+  // There are 12 numbers, and then 15, beside the 15 that the first product is.
   EXPECT_GE(plan.arena_bytes, 60 + 60);
   EXPECT_LE(plan.arena_bytes, 64 + 64);
 }

@@ -236,7 +236,7 @@ class FakeDriver::FakeProgram final : public Program {
     }
   }
 
-  // Of each kernel of a step.
+  // Lists what each kernel of a step computes.
   static std::vector<plan::Call> calls_of(const plan::Call& call) {
     const auto* function = std::get_if<plan::FunctionCall>(&call);
     if (function == nullptr || function->in_phases == nullptr) return {call};

@@ -1,11 +1,12 @@
 // Covers: backends/device/winograd_text.cc backends/opencl/products.cc
-// What convolutions by tiles cost and take, as it is counted before anything is compiled.
+// Costs and memory of convolutions by tiles are counted before anything is compiled.
 #include "backends/device/winograd.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "backends/cpu/kernels.h"
+#include "backends/device/fake_driver.h"
 #include "backends/device/plan_code.h"
 #include "backends/device/select.h"
 #include "backends/device/template_text.h"
@@ -70,17 +71,6 @@ constexpr const char* kGraph =
   return y=%1
 }})";
 
-std::string item(int /*threads*/) { return "kernel void "; }
-constexpr const char* kNoHead = "";
-const Dialect kDialect = {.head = &kNoHead,
-                          .global = "global ",
-                          .byte = "uchar",
-                          .restricts = "restrict",
-                          .function = "static void ",
-                          .entry = item,
-                          .item = "item",
-                          .block = "item"};
-
 plan::Plan planned(bool is_cpu, int threads) {
   const select::KernelTable table(opencl::kernel_families(is_cpu), &cpu::kernel_table());
   const Backend backend("opencl", table, threads);
@@ -94,7 +84,7 @@ class Phases : public ::testing::TestWithParam<bool> {
   ~Phases() override { force_winograd_tile({}); }
 };
 
-// What the plan says that a run allocates is what its kernels are given.
+// Kernels are given what the plan says that a run allocates.
 TEST_P(Phases, AreCountedInTheMemoryOfThePlan) {
   int64_t most = 0;
   for (const int threads : {1, 2, 5}) {
@@ -102,7 +92,9 @@ TEST_P(Phases, AreCountedInTheMemoryOfThePlan) {
     ASSERT_EQ(plan.steps.size(), 1U);
     EXPECT_EQ(plan.steps[0].step.label.rfind("opencl.conv2d.winograd+", 0), 0U)
         << plan.steps[0].step.label;
-    const PrintOptions options{.dialect = kDialect, .is_cpu = GetParam(), .units = threads};
+    PrintOptions options = test::FakeDriver().print_options();
+    options.is_cpu = GetParam();
+    options.units = threads;
     const auto source = std::move(print_plan(plan, options)).or_throw();
     const StepCode& step = source.code->steps.at(0);
     EXPECT_EQ(step.before.size(), GetParam() ? 1U : 3U);

@@ -2,9 +2,9 @@
 #pragma once
 #include <cstdint>
 
-namespace mithril::cpu {
+namespace mithril::core {
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
 
-}  // namespace mithril::cpu
+}  // namespace mithril::core
