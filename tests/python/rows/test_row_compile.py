@@ -51,8 +51,11 @@ def test_C2():
 
 @pytest.mark.parametrize("kind", [set, list, tuple, frozenset, iter])
 def test_C3(kind):
+    """Also of what would be a parameter."""
     pm = compiled(data_keys=kind(["x"]))
     assert set(pm.data_keys) == {"x"} and set(pm.trainable_keys) == {"w", "b"}
+    pm = compiled(data_keys=kind(["x", "b"]))
+    assert set(pm.data_keys) == {"x", "b"} and set(pm.trainable_keys) == {"w"}
 
 
 def test_C4():
