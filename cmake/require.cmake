@@ -25,13 +25,21 @@ sys.exit(u.find_spec('${module}') is None)" RESULT_VARIABLE absent ERROR_QUIET)
 endfunction()
 
 find_package(Threads REQUIRED)
+find_package(Python 3.11 COMPONENTS Interpreter OPTIONAL_COMPONENTS Development.Module)
+# The headers of Eigen come as a Python package, in the version that pyproject.toml names: builds
+# need no system package for them and have the same bits.
+execute_process(COMMAND ${Python_EXECUTABLE} -c "import importlib.metadata as m
+print(next(f for f in m.files('cmeel-eigen') if f.match('Eigen/Core')).locate().parent.parent)"
+                OUTPUT_VARIABLE MITHRIL_EIGEN OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(NOT MITHRIL_EIGEN)
+  string(APPEND MITHRIL_MISSING "\n  the headers of Eigen: ${Python_EXECUTABLE} -m pip install cmeel-eigen==3.4.1")
+endif()
 if(MITHRIL_TESTS)
   mithril_require_header(gtest/gtest.h libgtest-dev)
   mithril_require_header(gmock/gmock.h libgmock-dev)
   find_package(GTest QUIET)
 endif()
 if(MITHRIL_PYTHON)
-  find_package(Python 3.11 COMPONENTS Interpreter Development.Module)
   if(NOT Python_Development.Module_FOUND)
     string(APPEND MITHRIL_MISSING "\n  the header <Python.h>: apt-get install python3-dev")
   endif()

@@ -93,7 +93,9 @@ static void NAMED(ref_swap)(int64_t n, REAL* x, REAL* y) {
 /* Makes the rows of g, `small` of length `large`, orthogonal by Jacobi's rotations, and does the
  * same to the rows of v; unless it is stopped. */
 static void NAMED(ref_orthogonalize)(int64_t small, int64_t large, REAL* g, REAL* v) {
-  const REAL least = sizeof(REAL) == 4 ? (REAL)1e-8 : (REAL)1e-16;
+  /* Rounding leaves about as much between rows that are orthogonal: LAPACK's gesvj ends there. */
+  const REAL least =
+      (sizeof(REAL) == 4 ? (REAL)0x1p-24 : (REAL)0x1p-53) * NAMED(ref_root)((REAL)large);
   int turned = 1;
   for (int sweep = 0; turned && sweep < 40; ++sweep) {
     turned = 0;

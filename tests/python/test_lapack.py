@@ -1,7 +1,8 @@
 # Covers: backends/cpu/structured/lapack.cc backends/cpu/structured/lapack_kernels.cc
-# Covers: backends/cpu/structured/openblas_slot.cc
-"""Linear algebra of large matrices, which is LAPACK's: values against NumPy's in float64, the
-canonical kernels beside it, matrices without a result, interrupts, the end of the process.
+# Covers: backends/cpu/structured/openblas_slot.cc backends/cpu/structured/eigen_kernels.cc
+"""Linear algebra of large matrices, which is LAPACK's, and of small ones, some of which is Eigen's:
+values against NumPy's in float64, the canonical kernels beside them, matrices without a result,
+interrupts, the end of the process.
 """
 
 import os
@@ -64,11 +65,20 @@ CASES = {
     "det": (ml.Determinant, [matrix(2, 130, 130) / 9], lambda a: [np.linalg.det(a)]),
     "scaled_det": (ml.SlogDet, [matrix(2, 300, 300)], lambda a: [*np.linalg.slogdet(a)]),
     "eigh": (ml.Eigh, [positive(60, (3,))], lambda a: [*eigh(a).values()]),
+    "eigh small": (ml.Eigh, [positive(20, (2, 3))], lambda a: [*eigh(a).values()]),
+    "eigh least": (ml.Eigh, [positive(6, (5,))], lambda a: [*eigh(a).values()]),
+    "column": (ml.SolveTriangular, [np.tril(positive(40, (3,))), matrix(3, 40, 1)],
+               lambda a, b: [np.linalg.solve(a, b)]),
+    "column, upper": (lambda: ml.SolveTriangular(lower=False),
+                      [np.triu(positive(16)), matrix(16, 1)],
+                      lambda a, b: [np.linalg.solve(a, b)]),
     "qr": (ml.QR, [matrix(2, 90, 40)], lambda a: [*with_positive_diagonal(*np.linalg.qr(a))]),
     "qr wide": (ml.QR, [matrix(40, 90)], lambda a: [*with_positive_diagonal(*np.linalg.qr(a))]),
     "svd": (ml.SVD, [matrix(2, 70, 30)], lambda a: [*svd(a).values()]),
     "svd wide": (ml.SVD, [matrix(30, 70)], lambda a: [*svd(a).values()]),
 }  # fmt: skip
+
+LIBRARIES = (".lapack", ".eigen")
 
 
 def compiled(layer, arrays, dtype="float64", **options):
@@ -103,8 +113,8 @@ def test_canonical_kernels_take_its_place_where_they_are_wanted(name):
     layer, arrays, _ = CASES[name]
     pm, data = compiled(layer, arrays)
     portable, _ = compiled(layer, arrays, deterministic="portable")
-    assert any(kernel.endswith(".lapack") for kernel in kernels(pm, data))
-    assert not any(kernel.endswith(".lapack") for kernel in kernels(portable, data))
+    assert any(kernel.endswith(LIBRARIES) for kernel in kernels(pm, data))
+    assert not any(kernel.endswith(LIBRARIES) for kernel in kernels(portable, data))
     results = zip(pm.evaluate({}, data).values(), portable.evaluate({}, data).values(), strict=True)
     for got, want in results:
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9 * np.abs(want).max())
@@ -113,6 +123,49 @@ def test_canonical_kernels_take_its_place_where_they_are_wanted(name):
 def test_small_matrices_have_canonical_kernels():
     pm, data = compiled(ml.Cholesky, [positive(20)])
     assert kernels(pm, data) == ["cholesky"]
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("spoilt", ["zero pivot", "infinite element", "NaN aside", "NaN column"])
+def test_columns_of_triangles_follow_ieee_rules(lower, spoilt):
+    """Eigen leaves out products with zeros: 0 / 0 and 0 * inf would be 0."""
+    a, b = positive(20, (2,)), matrix(2, 20, 1)
+    a = np.tril(a) if lower else np.triu(a)
+    first, last = (0, 19) if lower else (19, 0)
+    b[0, first] = 0
+    if spoilt == "zero pivot":
+        a[0, first, first] = 0
+    if spoilt == "infinite element":
+        a[0, last, first] = np.inf
+    if spoilt == "NaN aside":
+        a[0, first, last] = np.nan
+    if spoilt == "NaN column":
+        b[0, 7] = np.nan
+    layer = lambda: ml.SolveTriangular(lower=lower)  # noqa: E731
+    pm, data = compiled(layer, [a, b])
+    assert kernels(pm, data) == ["solve_triangular.eigen"]
+    portable, _ = compiled(layer, [a, b], deterministic="portable")
+    (got,), (want,) = pm.evaluate({}, data).values(), portable.evaluate({}, data).values()
+    np.testing.assert_array_equal(got[0], want[0])
+    assert np.isnan(got[0]).any() == (spoilt != "NaN aside")
+    np.testing.assert_allclose(got[1], np.linalg.solve(a[1], b[1]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-40, 1e30])
+def test_small_eigenvalues_of_any_scale(scale):
+    a = (positive(9, (2,)) * scale).astype(np.float32)
+    a[1] = np.eye(9) * scale
+    pm, data = compiled(ml.Eigh, [a], "float32")
+    assert kernels(pm, data) == ["eigh.eigen"]
+    values, vectors = pm.evaluate({}, data).values()
+    want = np.linalg.eigvalsh(a.astype(np.float64))
+    np.testing.assert_allclose(values, want, rtol=1e-5, atol=1e-6 * np.abs(want).max())
+    product = np.swapaxes(vectors, -1, -2) @ vectors
+    np.testing.assert_allclose(product, np.broadcast_to(np.eye(9), (2, 9, 9)), atol=1e-5)
+    a[0, 3, 5] = np.nan
+    values, vectors = pm.evaluate({}, {next(iter(data)): a}).values()
+    assert np.isnan(values[0]).all() and np.isnan(vectors[0]).all()
+    assert np.isfinite(values[1]).all()
 
 
 def test_which_determinism_there_is():

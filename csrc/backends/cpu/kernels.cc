@@ -9,10 +9,10 @@ namespace mithril::cpu {
 namespace {
 
 // In order of preference within an op.
-constexpr std::array<select::KernelFamily, 11> kFamilies = {
-    matmul_kernels,  packed_kernels,    movement_kernels, rows_kernels,
-    window_kernels,  lapack_kernels,    linalg_kernels,   axis_kernels,
-    fourier_kernels, attention_kernels, cache_kernels};
+constexpr std::array<select::KernelFamily, 12> kFamilies = {
+    matmul_kernels, packed_kernels,  movement_kernels,  rows_kernels,
+    window_kernels, eigen_kernels,   lapack_kernels,    linalg_kernels,
+    axis_kernels,   fourier_kernels, attention_kernels, cache_kernels};
 
 }  // namespace
 

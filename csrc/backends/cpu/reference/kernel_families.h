@@ -9,6 +9,7 @@ namespace mithril::cpu {
 std::span<const select::KernelDef> attention_kernels();
 std::span<const select::KernelDef> axis_kernels();
 std::span<const select::KernelDef> cache_kernels();
+std::span<const select::KernelDef> eigen_kernels();
 std::span<const select::KernelDef> fourier_kernels();
 std::span<const select::KernelDef> lapack_kernels();
 std::span<const select::KernelDef> linalg_kernels();
