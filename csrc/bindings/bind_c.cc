@@ -3,6 +3,7 @@
 #include "backends/c/load.h"
 #include "backends/c/select.h"
 #include "bindings/gil.h"
+#include "bindings/native_backends.h"
 #include "bindings/native_program.h"
 #include "emit/c_plan.h"
 

@@ -1,6 +1,7 @@
 // The engine's CPU: a program that takes and returns NumPy arrays.
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/machine/cpuid.h"
+#include "bindings/native_backends.h"
 #include "bindings/native_program.h"
 #include "bindings/output_array.h"
 #include "passes/pack_weights.h"

@@ -8,9 +8,9 @@
 #include "backends/cuda/kernel_families.h"
 #include "backends/cuda/tile_text.h"
 #include "backends/device/select.h"
-#include "bindings/device_kernels.h"
 #include "bindings/device_program.h"
 #include "bindings/gil.h"
+#include "bindings/native_backends.h"
 #include "ir/registry.h"
 
 namespace mithril::bindings {
@@ -129,7 +129,9 @@ py::bytes compiled(const Compiler& compiler, const std::string& text, int archit
 
 }  // namespace
 
-const select::KernelTable& cuda_kernels() { return kernels({}); }
+ir::Target cuda_target(core::DType default_float) {
+  return select::native_target("cuda", default_float, kernels({}));
+}
 
 void bind_cuda(py::module_& module) {
   module.def("cuda_devices", [] {

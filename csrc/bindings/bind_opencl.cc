@@ -5,8 +5,8 @@
 #include "backends/device/winograd.h"
 #include "backends/opencl/device.h"
 #include "backends/opencl/kernel_families.h"
-#include "bindings/device_kernels.h"
 #include "bindings/device_program.h"
+#include "bindings/native_backends.h"
 
 namespace mithril::bindings {
 namespace {
@@ -54,7 +54,9 @@ class OpenClProgram final : public DeviceProgram {
 
 }  // namespace
 
-const select::KernelTable& opencl_kernels() { return kernels(true); }
+ir::Target opencl_target(core::DType default_float) {
+  return select::native_target("opencl", default_float, kernels(true));
+}
 
 void bind_opencl(py::module_& module) {
   module.def("opencl_devices", [] {

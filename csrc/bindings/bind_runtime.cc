@@ -3,11 +3,9 @@
 
 #include <pybind11/numpy.h>
 
-#include "backends/c/target.h"
-#include "backends/cpu/target.h"
-#include "bindings/device_kernels.h"
 #include "bindings/interrupt.h"
 #include "bindings/model_arguments.h"
+#include "bindings/native_backends.h"
 #include "bindings/native_program.h"
 #include "bindings/python.h"
 #include "compile.h"
@@ -18,7 +16,6 @@
 #include "passes/pack_weights.h"
 #include "passes/rematerialize.h"
 #include "runtime/random.h"
-#include "select/kernel_table.h"
 
 namespace mithril::bindings {
 namespace {
@@ -35,10 +32,12 @@ core::DType dtype_of(py::handle object) {
 }
 
 ir::Target native_target(const std::string& name, core::DType default_float) {
-  if (name == "c") return c::target(default_float);
-  if (name == "cuda") return select::native_target(name, default_float, cuda_kernels());
-  if (name == "opencl") return select::native_target(name, default_float, opencl_kernels());
-  return cpu::target(default_float);
+  for (const NativeBackend& backend : native_backends()) {
+    if (backend.name == name) return backend.target(default_float);
+  }
+  throw core::ErrorException(
+      core::fail(core::ErrorKind::kKey, core::Code::kKeyUnknown,
+                 "engine_target: requires the name of a backend of the engine, got '{}'", name));
 }
 
 ir::Target to_target(const py::dict& fields) {

@@ -1,5 +1,5 @@
 // The extension module mithril._core.
-#include "bindings/python.h"
+#include "bindings/native_backends.h"
 
 PYBIND11_MODULE(_core, module) {
   module.doc() = "The engine of mithril; its public face is the package around it.";
@@ -14,11 +14,8 @@ PYBIND11_MODULE(_core, module) {
   mithril::bindings::bind_files(module);
   mithril::bindings::bind_runtime(module);
   mithril::bindings::bind_inspection(module);
-  mithril::bindings::bind_cpu(module);
-  mithril::bindings::bind_c(module);
+  mithril::bindings::bind_device_arrays(module);
+  for (const auto& backend : mithril::bindings::native_backends()) backend.bind(module);
   mithril::bindings::bind_segments(module);
   mithril::bindings::bind_ggml(module);
-  mithril::bindings::bind_device_arrays(module);
-  mithril::bindings::bind_opencl(module);
-  mithril::bindings::bind_cuda(module);
 }

@@ -52,13 +52,9 @@ void bind_files(py::module_& module);
 void bind_runtime(py::module_& module);
 /// Recorders, and what the machine has. Before what has recorders as arguments.
 void bind_inspection(py::module_& module);
-void bind_cpu(py::module_& module);
 void bind_segments(py::module_& module);
-void bind_c(py::module_& module);
 void bind_ggml(py::module_& module);
 /// Arrays of devices, and the base of devices. Before the devices.
 void bind_device_arrays(py::module_& module);
-void bind_opencl(py::module_& module);
-void bind_cuda(py::module_& module);
 
 }  // namespace mithril::bindings

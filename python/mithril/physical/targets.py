@@ -53,7 +53,7 @@ def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
     whole = backend.op_names - _composites() if functions else backend.op_names
     return {
         "native": native,
-        "name": backend.backend_type,
+        "name": backend.engine_target if native else backend.backend_type,
         "default_float": str(backend.default_dtype),
         "default_int": str(backend.default_int),
         "compute_float": backend.compute_dtype and str(backend.compute_dtype),

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import warnings
 
+import mithril as ml
 import numpy as np
 import pytest
 from mithril.backends import Backend, NumpyBackend, get_backend, register_backend
@@ -430,6 +431,22 @@ def test_registry():
         get_backend("numpi")
     with pytest.raises(SignatureError):
         register_backend("bad", object)
+
+
+def test_the_engine_is_told_by_its_own_name_of_a_backend():
+    """A class derived from a backend of the engine may have any name; one unknown to it is told."""
+
+    class Renamed(ml.CpuBackend):
+        backend_type = "renamed"
+
+    class Unknown(ml.CpuBackend):
+        engine_target = "unknown"
+
+    data = {"input": np.ones((1, 4), np.float32)}
+    pm = ml.compile(ml.Softmax(), Renamed(), data_keys={"input"})
+    np.testing.assert_array_equal(pm.evaluate({}, data)["output"], np.full((1, 4), 0.25))
+    with pytest.raises(KeyNotFound, match="engine_target: requires the name .*, got 'unknown'"):
+        ml.compile(ml.Softmax(), Unknown(), data_keys={"input"})
 
 
 def test_a_name_has_one_backend():

@@ -22,6 +22,7 @@ class PlanBackend(NumpyBackend):
     """
 
     runs_plans = True
+    engine_target: str  # the engine's name for what runs them
     threads: int | None
     _pool: Any = None  # threads of the engine that belong to the backend
 

@@ -55,7 +55,7 @@ class CBackend(PlanBackend):
     array([0., 0., 2.], dtype=float32)
     """
 
-    backend_type = "c"
+    backend_type = engine_target = "c"
     _ops_module = "mithril.backends.with_manualgrad.c_backend.ops"
     _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
     _compiles_each_program = True

@@ -28,7 +28,7 @@ class CpuBackend(PlanBackend):
     Methods such as ``backend.add`` are NumPy's; compiled models run on the engine.
     """
 
-    backend_type = "cpu"
+    backend_type = engine_target = "cpu"
     packs_weights = True
 
     @public

@@ -72,7 +72,7 @@ class CudaBackend(DeviceBackend):
     'cuda'
     """
 
-    backend_type = "cuda"
+    backend_type = engine_target = "cuda"
     hardware = ("gpu",)
     _ops_module = "mithril.backends.with_manualgrad.cuda_backend.ops"
 

@@ -54,7 +54,7 @@ class OpenCLBackend(DeviceBackend):
     'opencl'
     """
 
-    backend_type = "opencl"
+    backend_type = engine_target = "opencl"
     hardware = ("gpu", "cpu")
     _ops_module = "mithril.backends.with_manualgrad.opencl_backend.ops"
 
