@@ -60,15 +60,22 @@ accuracy: setup-test cpp-debug
 bench: extension $(STAMPS)/python-test $(STAMPS)/python-bench
 	$(PY) -m benchmarks
 
-# With the driver of a GPU in place of the emulator.
-test-cuda: export MITHRIL_CUDA_LIB := libcuda.so.1
+# With the driver of a GPU in place of the emulator; CUDA_LIB names another one.
+CUDA_LIB ?= libcuda.so.1
+CUDA_TESTS := $(patsubst %,tests/python/backends/test_%.py,cuda_backend cuda_graphs cuda_attention \
+	cublaslt cudnn products_of_halves nvrtc)
+# Of all devices: those of them that name CUDA.
+DEVICE_TESTS := $(wildcard tests/python/backends/test_device_*.py) tests/python/test_digits.py
+test-cuda: export MITHRIL_CUDA_LIB := $(CUDA_LIB)
 test-cuda: setup-test extension
 	$(PY) -c "import mithril as ml; print(ml.CudaBackend(), dict(ml.CudaBackend().device_info))"
-	$(PY) -m pytest -q -rP tests/python/backends/test_cuda_backend.py tests/python/backends/test_nvrtc.py
-	$(PY) -m pytest -q tests/python/test_op_matrix.py --backends=cuda
+	$(PY) -m pytest -q -rs $(CUDA_TESTS) $(PYTEST_OPTIONS)
+	$(PY) -m pytest -q -rs -k cuda $(DEVICE_TESTS) $(PYTEST_OPTIONS)
+	$(PY) -m pytest -q tests/python/test_op_matrix.py --backends=cuda $(PYTEST_OPTIONS)
 
-bench-cuda: extension $(STAMPS)/python-test $(STAMPS)/python-bench
-	$(PY) -m benchmarks --only cuda
+# PyTorch is a contender where the environment has one for CUDA; nothing is installed but NVRTC.
+bench-cuda: extension $(STAMPS)/python-cuda
+	$(PY) -m benchmarks --only gpu --only cuda $(BENCH_OPTIONS)
 
 docs: extension $(STAMPS)/python-test
 	$(PY) -W error -m mithril docs

@@ -47,6 +47,7 @@ def rows() -> dict:
         gemm,
         generated,
         ggml_graphs,
+        gpu,
         linalg,
         low_precision,
         memory,
@@ -73,6 +74,7 @@ def rows() -> dict:
         ggml_graphs,
         c_backend,
         devices,
+        gpu,
         exported,
     )
     return {name: row for group in groups for name, row in group.ROWS.items()}

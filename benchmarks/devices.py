@@ -1,6 +1,6 @@
 """Rows: a device of OpenCL, and one of CUDA, beside the engine.
 
-PoCL, which runs OpenCL on the CPU, takes all cores whatever `--threads` says.
+A CPU that runs OpenCL (PoCL) has as many compute units as the engine has threads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import nets
+from benchmarks import launches, nets
 from benchmarks.harness import (
     OURS,
     Contender,
@@ -20,19 +20,31 @@ from benchmarks.harness import (
     compare,
     print_comparison,
     print_ratio_targets,
+    print_target,
 )
 
-ENGINE = "mithril, engine"
+ENGINE, BY_HAND = "mithril, engine", "launched by hand"
+MOST_BEYOND = 10.0  # microseconds of a call beside what the driver takes
 ELEMENTS, ROWS_AND_COLUMNS = 16 << 20, (12_800, 1024)  # 64 MB; 50 MB
+SIXTEEN = np.linspace(-1, 1, 16, dtype=np.float32)
 
 
-def backend(name: str) -> Any:
+def backend(name: str, settings: Settings) -> Any:
+    """A backend that has `settings.threads` of the CPU, where it runs there."""
     import mithril as ml
 
     try:
+        if name != "cuda" and _is_cpu(name):
+            return ml.get_backend(name, threads=settings.threads)
         return ml.get_backend(name)
-    except ml.errors.DeviceNotAvailable as error:
+    except (ml.errors.DeviceNotAvailable, ml.errors.ArgumentError) as error:
         raise LeftOut(str(error).splitlines()[0]) from None
+
+
+def _is_cpu(name: str) -> bool:
+    import mithril as ml
+
+    return name == "cpu" or ml.get_backend(name).device_info["kind"] == "cpu"
 
 
 def placed(pm: Any, arrays: dict) -> dict:
@@ -49,7 +61,7 @@ def ready(pm: Any, arrays: dict) -> dict:
 def forward(make: Callable[[], Any], shapes: dict, name: str, settings: Settings) -> Contender:
     import mithril as ml
 
-    pm = ml.compile(make(), backend(name), data_keys=set(shapes), shapes=shapes)
+    pm = ml.compile(make(), backend(name, settings), data_keys=set(shapes), shapes=shapes)
     random, params = np.random.default_rng(0), pm.get_parameters()
     data = {k: random.standard_normal(shape, dtype=np.float32) for k, shape in shapes.items()}
     return Contender(lambda: pm.evaluate(params, data), lambda: pm.evaluate(params, data))
@@ -68,7 +80,7 @@ def digits_step(name: str, settings: Settings) -> Contender:
     train.add_loss(ml.CrossEntropy(), input="y", target="target")
     optimizer = ml.optim.AdamW(lr=1e-3)
     pm = ml.compile(
-        train, backend(name), data_keys={"x", "target"}, shapes={"x": [64, 64]},
+        train, backend(name, settings), data_keys={"x", "target"}, shapes={"x": [64, 64]},
         optimizer=optimizer,
     )  # fmt: skip
     random = np.random.default_rng(0)
@@ -90,9 +102,14 @@ def kernel_call(name: str, settings: Settings) -> Contender:
     """A call with one kernel, on an array that is where it runs."""
     import mithril as ml
 
-    pm = ml.compile(ml.Relu(), backend(name), data_keys={"input"}, shapes={"input": [16]})
-    data = placed(pm, {"input": np.linspace(-1, 1, 16, dtype=np.float32)})
+    chosen = backend(name, settings)
+    pm = ml.compile(ml.Relu(), chosen, data_keys={"input"}, shapes={"input": [16]})
+    data = placed(pm, {"input": SIXTEEN})
     return Contender(lambda: ready(pm, pm.evaluate({}, data)), lambda: pm.evaluate({}, data))
+
+
+def launch_by_hand(name: str, settings: Settings) -> Contender:
+    return launches.relu(backend(name, settings), SIXTEEN)
 
 
 def net(make: Callable[[], Any], name: str, settings: Settings) -> Contender:
@@ -101,7 +118,13 @@ def net(make: Callable[[], Any], name: str, settings: Settings) -> Contender:
 
     of = make()
     shapes = of.shapes
-    pm = ml.compile(of.model(), backend(name), data_keys=set(shapes), shapes=shapes, inference=True)
+    pm = ml.compile(
+        of.model(),
+        backend(name, settings),
+        data_keys=set(shapes),
+        shapes=shapes,
+        inference=True,
+    )
     params, data = placed(pm, of.params), placed(pm, of.data)
     return Contender(
         lambda: ready(pm, pm.evaluate(params, data)), lambda: pm.evaluate(params, data)
@@ -142,9 +165,26 @@ def row(
     """`contender`: by name of a backend; `target`: of the engine's time to that of the device."""
     factories = {ENGINE: partial(contender, "cpu"), OURS: partial(contender, device)}
     comparison = compare(factories, settings, tolerance=1e-4)
-    print_comparison(f"{title}: on {backend(device)!r}", comparison)
+    print_comparison(f"{title}: on {backend(device, settings)!r}", comparison)
     if target is not None:
         print_ratio_targets(comparison, {ENGINE: target})
+
+
+def call(device: str, settings: Settings) -> None:
+    """What a call takes beside the driver's own functions for the same kernel."""
+    comparison = compare(
+        {
+            ENGINE: partial(kernel_call, "cpu"),
+            BY_HAND: partial(launch_by_hand, device),
+            OURS: partial(kernel_call, device),
+        },
+        settings,
+    )
+    title = "A call with one kernel, 16 elements, and the wait for it"
+    print_comparison(f"{title}: on {backend(device, settings)!r}", comparison)
+    ours, by_hand = comparison.of(OURS), comparison.of(BY_HAND)
+    beyond = 1e6 * (ours.median - by_hand.median) if ours and by_hand else None
+    print_target(f"beyond {BY_HAND}", beyond, MOST_BEYOND, True, " us")
 
 
 def of_model(make: Callable[[], Any], shapes: dict) -> Callable:
@@ -169,7 +209,6 @@ _WORK: dict[str, tuple[str, Callable, float | None]] = {
         of_model(partial(alone, "LayerNorm"), {"x": [*ROWS_AND_COLUMNS]}),
         0.8,
     ),
-    "call": ("A call with one kernel, 16 elements, and the wait for it", kernel_call, None),
     "digits-step": ("Step of a digits network, AdamW", digits_step, 0.4),
     "resnet18": ("ResNet-18, [1, 3, 224, 224]", partial(net, partial(nets.Resnet, 18)), 0.4),
     "gpt2": (nets.Gpt2.title, partial(net, nets.Gpt2), 0.4),
@@ -180,4 +219,4 @@ ROWS = {
     )
     for device in ("opencl", "cuda")
     for name, (title, contender, target) in _WORK.items()
-}
+} | {f"{device}-call": partial(call, device) for device in ("opencl", "cuda")}

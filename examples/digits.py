@@ -1,7 +1,7 @@
 """Handwritten digits: one convolutional network, trained here, run on every backend.
 
     make demo        # the own CPU engine and whatever else is installed
-    make demo-all    # with PyTorch, JAX and MLX
+    make demo-all    # with PyTorch, JAX and MLX, and on the devices that are there
 
 Trains on scikit-learn's 1,797 images of 8x8 pixels, then holds every backend against a module
 written by hand in PyTorch with the same weights (without PyTorch: against central differences).
@@ -121,7 +121,7 @@ def accuracy(backend: ml.Backend, params: Arrays, state: Arrays, data: Arrays) -
 
 def backends() -> Iterator[tuple[str, Any]]:
     """(name, backend or the reason why it is missing)."""
-    for kind in ("Cpu", "Numpy", "C", "Torch", "Jax", "Mlx"):
+    for kind in ("Cpu", "Numpy", "C", "OpenCL", "Cuda", "GGML", "Torch", "Jax", "Mlx"):
         name = f"{kind}Backend"
         try:
             yield name, getattr(ml, name)()
@@ -129,14 +129,27 @@ def backends() -> Iterator[tuple[str, Any]]:
             yield name, error
 
 
+def placed(backend: ml.Backend, arrays: Arrays) -> Arrays:
+    """The arrays as the backend has them: in the memory of a device, where it runs on one."""
+    if isinstance(backend, ml.OpenCLBackend | ml.CudaBackend):
+        return backend.to_device(arrays)
+    return {key: backend.array(value) for key, value in arrays.items()}
+
+
 def numpy_of(backend: ml.Backend, arrays: Arrays) -> Arrays:
     return {key: np.asarray(backend.to_numpy(value)) for key, value in arrays.items()}
 
 
 def compare(
-    backend: ml.Backend, params: Arrays, state: Arrays, batch: Arrays, reference: Reference
+    backend: ml.Backend,
+    params: Arrays,
+    state: Arrays,
+    batch: Arrays,
+    reference: Reference,
+    steps: int = 20,
 ) -> tuple[float, float, float, Arrays, Arrays]:
-    """Trains 20 steps; returns step time, accuracy after them, differences from `reference`."""
+    """Trains; returns step time, differences of logits and gradients from `reference`, and the
+    parameters and the state after the last step."""
     optimizer = ml.optim.Adam(lr=2e-3)
     pm = ml.compile(
         training(network()),
@@ -145,15 +158,14 @@ def compare(
         shapes={"image": [None, 1, 8, 8]},
         optimizer=optimizer,
     )
-    own = {key: backend.array(value) for key, value in params.items()}
-    own_state = {key: backend.array(value) for key, value in state.items()}
+    own, own_state = placed(backend, params), placed(backend, state)
     first = pm.evaluate(own, batch, output_gradients=True, state=own_state)
     logits = np.asarray(backend.to_numpy(first.outputs["logits"]))
     gradients = numpy_of(backend, first.gradients)
     wanted_logits, wanted = reference
     far = max(np.abs(gradients[key] - wanted[key]).max() for key in wanted)
     opt_state, times = optimizer.init(own), []
-    for _ in range(20):
+    for _ in range(steps):
         start = time.perf_counter()
         own, opt_state, own_state, outputs = pm.step(own, opt_state, batch, own_state)
         float(np.asarray(backend.to_numpy(outputs["final_cost"])))
@@ -260,7 +272,7 @@ def main() -> None:
     print(f"{'backend':<14}{'accuracy':>10}{'step':>12}{'logits':>10}{'gradients':>11}  device")
     for name, backend in backends():
         if isinstance(backend, Exception):
-            print(f"{name:<14}  not here: {backend}")
+            print(f"{name:<14}  not here: {str(backend).splitlines()[0]}")
             continue
         seconds, logits, gradients, own, own_state = compare(
             backend, fresh, fresh_state, batch, reference
@@ -268,7 +280,7 @@ def main() -> None:
         score = accuracy(backend, own, own_state, test_data)
         print(
             f"{name:<14}{100 * score:>8.2f} %{1e3 * seconds:>9.2f} ms{logits:>10.1e}"
-            f"{gradients:>11.1e}  {getattr(backend, 'device', 'cpu')}"
+            f"{gradients:>11.1e}  {backend.get_device()}"
         )
 
     print("\nThe trained network, moved from backend to backend (evaluation logits):")
@@ -297,7 +309,7 @@ def move(params: Arrays, state: Arrays, data: Arrays) -> None:
         if isinstance(backend, Exception):
             continue
         pm = ml.compile(network(), backend, data_keys={"image"}, shapes={"image": [None, 1, 8, 8]})
-        own = {key: backend.array(value) for key, value in arrays.items()}
+        own = placed(backend, arrays)
         logits = backend.to_numpy(pm.evaluate(own, {"image": data["image"]})["logits"])
         arrays = numpy_of(backend, own)
         first = logits if first is None else first

@@ -1,5 +1,7 @@
 #!/bin/bash
 # The C++ tests of a build folder, shared out over JOBS processes; options of GoogleTest may follow.
+# The emulator of CUDA is their driver, where there is a compiler for it.
+eval "$(python3 "$(dirname "$0")/../tests/python/emulated_cuda.py")"
 export GTEST_TOTAL_SHARDS=${JOBS:-$(nproc)}
 processes=()
 for ((i = 0; i < GTEST_TOTAL_SHARDS; i++)); do

@@ -1,6 +1,6 @@
 """Writes what the engine plans for a table of models: steps, loops, addresses, and emitted source.
 
-    python scripts/golden_plans.py --write     # tests/data/golden_plans/plans.json.xz
+    python scripts/golden_plans.py --write     # tests/data/golden_plans/*.json.xz
     python scripts/golden_plans.py             # prints how today's plans differ from those
 
 A refactoring leaves all of it as it is; a change on purpose is a commit of its own that says why.
@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-GOLDEN = ROOT / "tests" / "data" / "golden_plans" / "plans.json.xz"
+GOLDEN = ROOT / "tests" / "data" / "golden_plans"
 _OF_THE_MACHINE = re.compile(r", scratch \d+ bytes a thread|; \d+ units by \d+")
 
 
@@ -178,6 +178,62 @@ def models() -> Iterator[tuple[str, Callable[[], Any], dict[str, Any]]]:
     yield "top k", lambda: outputs_of(ml.TopK(3)), table
 
 
+def further_models() -> Iterator[tuple[str, Callable[[], Any], dict[str, Any]]]:
+    """The same for weights in few bits, loops over an axis, and the digits' training."""
+    import mithril as ml
+
+    from benchmarks.models import gpt2
+    from examples import digits
+
+    def mlp() -> Any:
+        model = ml.Model()
+        model |= ml.Linear(128)(ml.IOKey("x"), output="hidden")
+        model |= ml.Relu()("hidden", output="active")
+        model |= ml.Linear(64)("active", output="y")
+        model.expose_keys("y")
+        return model
+
+    of = {"shapes": {"x": [32, 64]}, "data_keys": {"x"}, "inference": True}
+    for weights in ("int8", "int4", "bfloat16"):
+        yield f"mlp bound in {weights}", mlp, {**of, "weights": weights}
+    tokens = {"tokens": [1, 16], "places": [1, 16]}
+    yield (
+        "gpt2 bound in int8",
+        lambda: gpt2.gpt2(1, 64, 4, 50, 64),
+        {"shapes": tokens, "data_keys": set(tokens), "inference": True, "weights": "int8"},
+    )
+    scan = {"shapes": {"x": [6, 2, 8], "start": [2, 8]}, "data_keys": {"x", "start"}}
+    yield "scan", lambda: _scan(ml), scan
+    yield "scan backwards", lambda: _scan(ml, reverse=True), {**scan, "inference": True}
+    yield (
+        "digits step",
+        lambda: digits.training(digits.network()),
+        {
+            "shapes": {"image": [32, 1, 8, 8], "label": [32]},
+            "data_keys": {"image", "label"},
+            "optimizer": "Adam",
+        },
+    )
+
+
+# File -> its entries. What a file has stays as it is: more entries are a file of their own.
+FILES = {"plans.json.xz": models, "further_plans.json.xz": further_models}
+
+
+def _scan(ml: Any, **options: Any) -> Any:
+    step = ml.Model()
+    step |= ml.Linear(8)(ml.IOKey("state"), output="moved")
+    step |= ml.Add()("moved", "x", output="sum")
+    step |= ml.Tanh()("sum", output="next")
+    step |= ml.Multiply()("next", "next", output="square")
+    step.expose_keys("next", "square")
+    model = ml.Model()
+    scan = ml.Scan(step, carry={"state": "next"}, xs=["x"], ys={"square": "y"}, **options)
+    model |= scan(state="start", x="x", next="last", y="y")
+    model.expose_keys("y", "last")
+    return model
+
+
 def _while(ml: Any) -> Any:
     doubled = ml.Model.create(next=ml.IOKey("value") * 2.0)
     is_small = ml.Model.create(small=ml.IOKey("value").sum() < 100.0)
@@ -201,11 +257,17 @@ def text_of(build: Callable[[], Any], options: dict[str, Any], folder: Path) -> 
 
     options = dict(options)
     dtype, sizes = options.pop("dtype", "float32"), options.pop("sizes", None)
+    weights = options.pop("weights", None)
     if "optimizer" in options:
         options["optimizer"] = getattr(ml.optim, options["optimizer"])(lr=0.1)
     shutil.rmtree(folder)
     folder.mkdir()
-    pm = ml.compile(build(), ml.CpuBackend(threads=1, dtype=dtype), **options)
+
+    def compiled(backend: Any) -> Any:
+        pm = ml.compile(build(), backend, **options)
+        return pm if weights is None else pm.bind(pm.get_parameters(), weights=weights)
+
+    pm = compiled(ml.CpuBackend(threads=1, dtype=dtype))
     told = []
     for program in ("evaluate", "gradient", "step"):
         with contextlib.suppress(ml.errors.KeyNotFound):  # there is no such program
@@ -215,7 +277,7 @@ def text_of(build: Callable[[], Any], options: dict[str, Any], folder: Path) -> 
     for path in sorted(path for path in folder.rglob("*.*") if path.suffix in (".txt", ".tile")):
         told.append(f"== {path.relative_to(folder)}\n{path.read_text()}")
     if not {"optimizer", "memory_limit", "stream_gradients"} & set(options) and dtype != "bfloat16":
-        told.append(ml.compile(build(), ml.NumpyBackend(dtype=dtype), **options).source)
+        told.append(compiled(ml.NumpyBackend(dtype=dtype)).source)
     return _OF_THE_MACHINE.sub("", "\n".join(told))
 
 
@@ -226,7 +288,7 @@ def run(pm: Any, shapes: dict[str, list[int]], program: str, optimizer: Any) -> 
     params = pm.randomize_params()
     data = {}
     for key, shape in shapes.items():
-        if key in ("tokens", "places") or (key == "target" and len(shape) == 1):
+        if key in ("tokens", "places", "label") or (key == "target" and len(shape) == 1):
             data[key] = np.zeros(shape, np.int64)
         elif key not in params:
             data[key] = np.ones(shape, bool if key == "flag" else pm.backend.default_dtype.numpy())
@@ -240,13 +302,16 @@ def run(pm: Any, shapes: dict[str, list[int]], program: str, optimizer: Any) -> 
         pm.step(params, optimizer.init(params), data, **state)
 
 
-def collect() -> dict[str, str]:
-    """Name -> text, of this very process, whose environment says what the engine takes."""
+def collect() -> dict[str, dict[str, str]]:
+    """File -> name -> text, of this very process, whose environment says what the engine takes."""
     folder = Path(os.environ["MITHRIL_DUMP"])
-    return {name: text_of(build, options, folder) for name, build, options in models()}
+    return {
+        file: {name: text_of(build, options, folder) for name, build, options in entries()}
+        for file, entries in FILES.items()
+    }
 
 
-def today() -> dict[str, str]:
+def today() -> dict[str, dict[str, str]]:
     """The same from a process for AVX2."""
     with tempfile.TemporaryDirectory() as folder:
         env = {
@@ -258,15 +323,15 @@ def today() -> dict[str, str]:
         return json.loads(subprocess.check_output(script, env={**os.environ, **env}, cwd=ROOT))
 
 
-def stored() -> dict[str, str]:
-    return json.loads(lzma.decompress(GOLDEN.read_bytes()))
+def stored() -> dict[str, dict[str, str]]:
+    return {file: json.loads(lzma.decompress((GOLDEN / file).read_bytes())) for file in FILES}
 
 
-def differences(old: dict[str, str], new: dict[str, str]) -> list[str]:
+def differences(old: dict[str, dict[str, str]], new: dict[str, dict[str, str]]) -> list[str]:
     """Lines of a unified diff, entry by entry."""
     out = []
-    for name in sorted(old.keys() | new.keys()):
-        before, after = (texts.get(name, "").splitlines() for texts in (old, new))
+    for file, name in sorted({(f, name) for one in (old, new) for f in one for name in one[f]}):
+        before, after = (one.get(file, {}).get(name, "").splitlines() for one in (old, new))
         out += difflib.unified_diff(before, after, f"stored: {name}", f"today: {name}", lineterm="")
     return out
 
@@ -280,12 +345,17 @@ def main() -> int:
         print(json.dumps(collect()))
         return 0
     made = today()
+    count = sum(map(len, made.values()))
     if wants.write:
-        GOLDEN.write_bytes(lzma.compress(json.dumps(made).encode(), preset=9))
-        print(f"{len(made)} entries, {GOLDEN.stat().st_size} bytes")
+        for file, texts in made.items():
+            path = GOLDEN / file
+            if path.exists() and json.loads(lzma.decompress(path.read_bytes())) == texts:
+                continue  # compressed anew it might have other bytes
+            path.write_bytes(lzma.compress(json.dumps(texts).encode(), preset=9))
+        print(f"{count} entries, {sum((GOLDEN / file).stat().st_size for file in made)} bytes")
         return 0
     found = differences(stored(), made)
-    print("\n".join(found) or f"{len(made)} entries, as they are stored")
+    print("\n".join(found) or f"{count} entries, as they are stored")
     return bool(found)
 
 

@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PY = str(ROOT / ".venv" / "bin" / "python")
 SUPPORT = "build/support"  # what groups found of ops: printed at the end, all of it together
 OCLGRIND = "tests/python/backends/test_oclgrind.py"
+NVRTC = "tests/python/backends/test_nvrtc.py"
+DEVICES = "models_side_by_side"  # the tests of random models on devices
 NO_TESTS = 5  # pytest's status when nothing was collected
 
 
@@ -74,6 +76,8 @@ def check_groups():
     yield Group("build release", make("extension"))
     matrix = {"MITHRIL_OCLGRIND_MATRIX": "1"}
     yield Group("kernels in oclgrind", [PY, "-m", "pytest", "-q", OCLGRIND], matrix)
+    kernels = [PY, "-m", "pytest", "-q", "-kof_ops", f"--support={SUPPORT}/nvrtc.json", NVRTC]
+    yield Group("kernels by nvrtc", [*kernels, *at_once()], {"MITHRIL_NVRTC_MATRIX": "1"})
 
 
 def asan_environment():
@@ -100,7 +104,14 @@ def fuzz_groups():
         Group("seeds", [PY, "scripts/fuzz_seeds.py", "build/fuzz/corpus"], needed=True),
         *(Group(name, fuzzer(name)) for name in names),
         Group("mutated models", [PY, "scripts/fuzz_models.py", f"--mutants={mutants()}"]),
-        Group("random models", pytest("device", "--graphs=20000", "-krandom_models", *at_once())),
+        Group(
+            "random models",
+            pytest("device", "--graphs=20000", f"-krandom_models and not {DEVICES}", *at_once()),
+        ),
+        Group(
+            "models on devices",
+            pytest("device", "--device-graphs=1000", f"-k{DEVICES}", "--durations=5", *at_once()),
+        ),
         *(
             Group(
                 f"all types, {group}", pytest(group, "--all-types", "-kelement_types", *at_once())
@@ -140,11 +151,14 @@ def run(group):
 
 
 def print_support():
-    """The support table of all groups that ran, and the number of their checks."""
+    """The support table of all groups that ran, the number of their checks, and the table of
+    kernels for CUDA."""
     files = sorted(str(path) for path in (ROOT / SUPPORT).glob("*.json"))
     if files:
         print("\n== support of ops", flush=True)
         subprocess.call([PY, "-m", "mithril.testing._support", *files], cwd=ROOT)
+    for path in sorted((ROOT / SUPPORT).glob("*.kernels")):
+        print(f"\n== kernels\n{path.read_text()}", end="", flush=True)
 
 
 def outcome(group, status):

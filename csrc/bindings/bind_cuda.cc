@@ -103,7 +103,8 @@ class CudaProgram final : public DeviceProgram {
               std::shared_ptr<runtime::Recorder> recorder)
       : DeviceProgram(std::move(graph), device, cuda::kernel_families(makers),
                       std::make_shared<const device::Backend>(
-                          "cuda", kernels(makers), runtime::ThreadPool::shared().thread_count()),
+                          "cuda", kernels(makers), runtime::ThreadPool::shared().thread_count(),
+                          device->print_options().parameter_bytes),
                       by_python(device, build), std::move(options), overwrites,
                       std::move(recorder)) {}
 };

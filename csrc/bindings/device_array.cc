@@ -4,6 +4,7 @@
 #include "bindings/interrupt.h"
 #include "bindings/output_array.h"
 #include "core/checked.h"
+#include "core/env.h"
 
 namespace mithril::bindings {
 namespace {
@@ -35,6 +36,14 @@ py::object from_host_array(const std::shared_ptr<device::Driver>& driver, const 
   transfer([&] { return storage->write(0, values.data(), bytes); });
   const std::vector<int64_t> shape(values.shape(), values.shape() + values.ndim());
   return py::cast(DeviceArray{std::move(storage), 0, shape, values.dtype(), backend});
+}
+
+py::dict peak_of(const device::Peak& peak) {
+  py::dict out;
+  out["float32"] = peak.float32;
+  out["float64"] = peak.float64;
+  out["bandwidth"] = peak.bandwidth;
+  return out;
 }
 
 DeviceArray refuse_to_make(const py::args&, const py::kwargs&) {
@@ -204,6 +213,15 @@ size_t DeviceArray::bytes() const {
   return static_cast<size_t>(core::product(shape)) * itemsize_of(dtype);
 }
 
+namespace {
+
+// Of device::Driver::lock().
+void check_unlocked() {
+  MITHRIL_CHECK(PyGILState_Check() == 0, "a device is waited for with Python's lock held");
+}
+
+}  // namespace
+
 DeviceArray* device_array(PyObject* object) {
   return Py_TYPE(object) == array_type ? py::handle(object).cast<DeviceArray*>() : nullptr;
 }
@@ -233,6 +251,7 @@ py::object host_array(const DeviceArray& array) {
 }
 
 void bind_device_arrays(py::module_& module) {
+  if (core::env().verify) device::Driver::check_before_locks(&check_unlocked);
   py::class_<device::Driver, std::shared_ptr<device::Driver>>(module, "DeviceDriver",
                                                               "The queue of a device.")
       .def("array", &from_host_array, py::arg("values"), py::arg("backend"),
@@ -248,6 +267,26 @@ void bind_device_arrays(py::module_& module) {
            })
       .def_property_readonly("used_bytes", &device::Driver::used_bytes)
       .def_property_readonly("peak_bytes", &device::Driver::peak_bytes)
+      .def(
+          "peak",
+          [](device::Driver& driver) {
+            device::Peak peak;
+            transfer([&]() -> core::Status {
+              MITHRIL_ASSIGN(peak, driver.peak());
+              return {};
+            });
+            return peak_of(peak);
+          },
+          "What the device does in a second at best, measured once.")
+      .def_property_readonly("known_peak",
+                             [](device::Driver& driver) {
+                               std::optional<device::Peak> peak;
+                               {
+                                 const GilRelease release;
+                                 peak = driver.known_peak();
+                               }
+                               return peak ? py::object(peak_of(*peak)) : py::none();
+                             })
       .def_property_readonly("has_exact_bits", [](device::Driver& driver) {
         const GilRelease release;
         return driver.has_exact_bits().or_throw();
@@ -276,9 +315,10 @@ void bind_device_arrays(py::module_& module) {
       .def("__dlpack_device__", &dlpack_device)
       .def(
           "__dlpack__",
-          [](const py::object& array, const py::object& /*stream*/, const py::object& max_version,
-             const py::object& dl_device,
-             const py::object& copy) { return to_dlpack(array, max_version, dl_device, copy); },
+          [](const py::object& array, const py::object& stream, const py::object& max_version,
+             const py::object& dl_device, const py::object& copy) {
+            return to_dlpack(array, stream, max_version, dl_device, copy);
+          },
           py::kw_only(), py::arg("stream") = py::none(), py::arg("max_version") = py::none(),
           py::arg("dl_device") = py::none(), py::arg("copy") = py::none())
       .def(

@@ -19,8 +19,9 @@ struct DeviceArray {
   std::shared_ptr<const device::Storage> storage;
   int64_t offset = 0;  // of the first element, in bytes
   std::vector<int64_t> shape;
-  py::object dtype;    // NumPy's
-  py::object backend;  // whose methods compute with it
+  py::object dtype;           // NumPy's
+  py::object backend;         // whose methods compute with it
+  bool is_read_only = false;  // another library's memory, which it does not want to be written over
 
   size_t bytes() const;
   /// The address that the driver takes for the first element; nothing of the host is there.

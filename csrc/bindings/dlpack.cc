@@ -1,5 +1,6 @@
 #include "bindings/dlpack.h"
 
+#include <mutex>
 #include <optional>
 
 #include "bindings/gil.h"
@@ -41,6 +42,7 @@ struct Versioned {
   uint64_t flags;
   DlTensor tensor;
 };
+constexpr uint64_t kReadOnly = 1;  // of flags
 
 struct NamedType {
   core::DType dtype;
@@ -83,41 +85,75 @@ py::object dtype_of(const DlType& type) {
 struct Lent {
   DeviceArray array;
   Managed managed;
+  Versioned versioned;
 };
 
-void give_back(Managed* managed) {
+template <class Tensor>
+void give_back(Tensor* tensor) {
   const GilAcquire gil;  // the array has references to Python's objects
-  delete static_cast<Lent*>(managed->context);
+  delete static_cast<Lent*>(tensor->context);
 }
 
-void drop_capsule(PyObject* capsule) {
-  if (PyCapsule_IsValid(capsule, kName) == 0) return;  // somebody has taken it
-  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, kName));
-  managed->deleter(managed);
+template <class Tensor>
+void drop_capsule(PyObject* capsule, const char* name) {
+  if (PyCapsule_IsValid(capsule, name) == 0) return;  // somebody has taken it
+  auto* const tensor = static_cast<Tensor*>(PyCapsule_GetPointer(capsule, name));
+  tensor->deleter(tensor);
 }
+void drop_managed(PyObject* capsule) { drop_capsule<Managed>(capsule, kName); }
+void drop_versioned(PyObject* capsule) { drop_capsule<Versioned>(capsule, kVersionedName); }
 
 std::optional<device::Driver::Place> place_of(const DeviceArray& array) {
   return array.storage->place(array.offset);
 }
 
-py::object own_capsule(const DeviceArray& array, const device::Driver::Place& place) {
-  const DlType type = type_of(array.dtype);
-  {
-    const GilRelease release;  // whatever queue reads it: it is there
-    array.storage->driver().wait_for_all().or_throw();
+/// Lets the consumer's stream, or the host, wait for the values.
+void hand_over(const DeviceArray& array, const py::object& stream) {
+  constexpr long long kNoWait = -1;
+  device::Driver& driver = array.storage->driver();
+  driver.check_process().or_throw();
+  int overflow = 0;
+  const long long number =
+      PyLong_Check(stream.ptr()) ? PyLong_AsLongLongAndOverflow(stream.ptr(), &overflow) : 0;
+  if (!stream.is_none() && (number == 0 || number < kNoWait || overflow != 0)) {
+    refuse("__dlpack__: stream requires None, -1 or the number of a stream of CUDA, got " +
+           py::repr(stream).cast<std::string>() + " (1 is the legacy default stream)");
   }
-  auto lent = std::make_unique<Lent>(Lent{array, {}});
-  lent->managed = {{place.pointer,
-                    {place.kind, place.index},
-                    static_cast<int32_t>(array.shape.size()),
-                    type,
-                    lent->array.shape.data(),
-                    nullptr,
-                    0},
-                   lent.get(),
-                   give_back};
-  auto capsule =
-      py::reinterpret_steal<py::object>(PyCapsule_New(&lent->managed, kName, drop_capsule));
+  core::Status status;
+  if (number != kNoWait) {
+    const GilRelease release;
+    const auto lock = driver.lock();
+    status = number == 0 ? driver.settle() : driver.let_wait(static_cast<uintptr_t>(number));
+  }
+  std::move(status).or_throw();
+}
+
+bool takes_versions(const py::object& max_version) {
+  return !max_version.is_none() && max_version.cast<std::pair<int64_t, int64_t>>().first >= 1;
+}
+
+py::object own_capsule(const DeviceArray& array, const device::Driver::Place& place,
+                       const py::object& stream, bool is_versioned) {
+  const DlType type = type_of(array.dtype);
+  if (array.is_read_only && !is_versioned) {
+    refuse("the values must not be written over, which only DLPack 1.0 can say (max_version=)");
+  }
+  hand_over(array, stream);
+  array.storage->lend();
+  auto lent = std::make_unique<Lent>(Lent{array, {}, {}});
+  const DlTensor tensor = {place.pointer,
+                           {place.kind, place.index},
+                           static_cast<int32_t>(array.shape.size()),
+                           type,
+                           lent->array.shape.data(),
+                           nullptr,
+                           0};
+  lent->managed = {tensor, lent.get(), give_back<Managed>};
+  lent->versioned = {1,     0, lent.get(), give_back<Versioned>, array.is_read_only ? kReadOnly : 0,
+                     tensor};
+  auto capsule = py::reinterpret_steal<py::object>(
+      is_versioned ? PyCapsule_New(&lent->versioned, kVersionedName, drop_versioned)
+                   : PyCapsule_New(&lent->managed, kName, drop_managed));
   if (!capsule) throw py::error_already_set();
   static_cast<void>(lent.release());
   return capsule;
@@ -149,6 +185,9 @@ class Borrowed {
   }
   const DlTensor& tensor() const {
     return versioned_ != nullptr ? versioned_->tensor : managed_->tensor;
+  }
+  bool is_read_only() const {
+    return versioned_ != nullptr && (versioned_->flags & kReadOnly) != 0;
   }
 
  private:
@@ -183,12 +222,15 @@ py::tuple dlpack_device(const DeviceArray& array) {
   return py::make_tuple(place ? place->kind : kCpu, place ? place->index : 0);
 }
 
-py::object to_dlpack(const py::object& array, const py::object& max_version,
-                     const py::object& dl_device, const py::object& copy) {
+py::object to_dlpack(const py::object& array, const py::object& stream,
+                     const py::object& max_version, const py::object& dl_device,
+                     const py::object& copy) {
   const auto& own = array.cast<const DeviceArray&>();
   const auto place = place_of(own);
   const bool is_here = place && (dl_device.is_none() || dl_device.equal(dlpack_device(own)));
-  if (is_here && copy.ptr() != Py_True) return own_capsule(own, *place);
+  if (is_here && copy.ptr() != Py_True) {
+    return own_capsule(own, *place, stream, takes_versions(max_version));
+  }
   const bool is_wanted = dl_device.is_none() || dl_device.equal(py::make_tuple(kCpu, 0));
   if (!is_wanted || copy.ptr() == Py_False || (is_here && dl_device.is_none())) {
     refuse("the values can be had where they are, or as a copy of the host's");
@@ -211,6 +253,7 @@ py::object from_dlpack(const std::shared_ptr<device::Driver>& driver, const py::
   out.shape.assign(tensor.shape, tensor.shape + tensor.rank);
   out.dtype = dtype_of(tensor.type);
   out.backend = backend;
+  out.is_read_only = borrowed->is_read_only();
   void* const pointer = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   const auto bytes = static_cast<int64_t>(out.bytes());
   out.storage = device::Storage::borrow(driver, pointer, bytes, std::move(borrowed)).or_throw();

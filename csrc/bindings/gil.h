@@ -7,7 +7,8 @@
 
 namespace mithril::bindings {
 
-/// Without the lock for as long as the scope lasts.
+/// Without the lock for as long as the scope lasts. A device is always waited for so
+/// (device::Driver::lock).
 class GilRelease {
  public:
   GilRelease() : state_(PyEval_SaveThread()), outer_(released_) { released_ = state_; }

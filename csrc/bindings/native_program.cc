@@ -10,6 +10,7 @@
 #include "core/checked.h"
 #include "passes/bind_sizes.h"
 #include "passes/pack_weights.h"
+#include "plan/memory.h"
 
 namespace mithril::bindings {
 namespace {
@@ -265,13 +266,15 @@ const void* NativeProgram::copy_to(const Latest& latest, size_t output, PyObject
   void* const place = allocate(latest, output, there, to);
   if (there == nullptr) return std::memcpy(place, view_of(array).data, latest.bytes[output]);
   const auto bytes = static_cast<int64_t>(latest.bytes[output]);
-  device_array(to)->storage->copy(*there->storage, there->offset, bytes).or_throw();
+  const std::shared_ptr<const device::Storage> storage = device_array(to)->storage;
+  const GilRelease release;
+  storage->copy(*there->storage, there->offset, bytes).or_throw();
   return place;
 }
 
 bool NativeProgram::is_writable(PyObject* array) {
-  return device_array(array) != nullptr ||
-         (py::detail::array_proxy(array)->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
+  if (const DeviceArray* const there = device_array(array)) return !there->is_read_only;
+  return (py::detail::array_proxy(array)->flags & py::detail::npy_api::NPY_ARRAY_WRITEABLE_) != 0;
 }
 
 std::vector<bool> NativeProgram::shares_memory(std::span<const Input> inputs) {
@@ -369,10 +372,19 @@ void* NativeProgram::allocate(const Latest& latest, size_t output, const DeviceA
   const std::vector<int64_t>& shape = latest.specialization->output_shapes[output];
   const py::object& dtype = output_dtypes_[output];
   const size_t bytes = latest.bytes[output];
-  to = (like == nullptr ? make_output_array(dtype.ptr(), shape, bytes)
-                        : make_device_array(*like, dtype, shape, bytes))
-           .release()
-           .ptr();
+  if (like == nullptr) {
+    to = make_output_array(dtype.ptr(), shape, bytes).release().ptr();
+    return const_cast<std::byte*>(view_of(to).data);
+  }
+  try {
+    to = make_device_array(*like, dtype, shape, bytes).release().ptr();
+  } catch (const core::ErrorException& exception) {
+    core::Error error = exception.error();
+    if (error.kind == core::ErrorKind::kMemory) {
+      plan::name_largest(latest.specialization->executable->plan(), error);
+    }
+    throw core::ErrorException(std::move(error));
+  }
   return const_cast<std::byte*>(view_of(to).data);
 }
 

@@ -205,17 +205,15 @@ std::vector<Contributor> largest(const Plan& plan, const MemoryUse& use, size_t 
   return out;
 }
 
-}  // namespace
+// "a run at these sizes takes 2.0 GB (1.5 GB of intermediates, 0.5 GB of outputs)".
+std::string describe(const MemoryUse& use) {
+  return fmt::format("a run at these sizes takes {} ({} of intermediates, {} of outputs)",
+                     print_bytes(use.allocated()), print_bytes(use.allocated() - use.outputs),
+                     print_bytes(use.outputs));
+}
 
-core::Status check_memory(const Plan& plan, const Limit& limit) {
+void list_largest(const Plan& plan, const MemoryUse& use, core::Error& error) {
   constexpr size_t kShown = 3;
-  if (totals(plan).allocated() <= limit.bytes) return {};
-  const MemoryUse use = memory_use(plan);
-  core::Error error = core::fail(
-      ErrorKind::kMemory, Code::kOutOfMemory,
-      "memory: a run at these sizes takes {} ({} of intermediates, {} of outputs), {} {}",
-      print_bytes(use.allocated()), print_bytes(use.allocated() - use.outputs),
-      print_bytes(use.outputs), limit.text, print_bytes(limit.bytes));
   for (const Contributor& one : largest(plan, use, kShown)) {
     const std::string text =
         one.buffer >= 0 ? describe(plan, plan.buffers[static_cast<size_t>(one.buffer)], one.writer)
@@ -223,8 +221,24 @@ core::Status check_memory(const Plan& plan, const Limit& limit) {
                                       plan.steps[static_cast<size_t>(one.writer)].step.label);
     error.message += "\n  " + text;
   }
+}
+
+}  // namespace
+
+core::Status check_memory(const Plan& plan, const Limit& limit) {
+  if (totals(plan).allocated() <= limit.bytes) return {};
+  const MemoryUse use = memory_use(plan);
+  core::Error error = core::fail(ErrorKind::kMemory, Code::kOutOfMemory, "memory: {}, {} {}",
+                                 describe(use), limit.text, print_bytes(limit.bytes));
+  list_largest(plan, use, error);
   error.hint = limit.hint;
   return error;
+}
+
+void name_largest(const Plan& plan, core::Error& error) {
+  const MemoryUse use = memory_use(plan);
+  error.message += "; " + describe(use);
+  list_largest(plan, use, error);
 }
 
 }  // namespace mithril::plan

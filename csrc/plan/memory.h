@@ -47,6 +47,9 @@ struct Limit {
 /// A typed error if a run allocates more than that; it names the largest buffers.
 core::Status check_memory(const Plan& plan, const Limit& limit);
 
+/// Appends to an error of memory what a run takes and what its largest buffers are.
+void name_largest(const Plan& plan, core::Error& error);
+
 /// "512 bytes", "1.5 GB": decimal, as sizes of memory are given to `memory_plan`.
 std::string print_bytes(int64_t bytes);
 

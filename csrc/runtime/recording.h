@@ -23,7 +23,7 @@ class Recording {
   struct Event {
     const plan::Plan* plan;
     int32_t step;
-    int32_t threads;  // that could share it
+    int32_t threads;  // that could share it; 0: a device did it
     int64_t thread, start, nanoseconds;
   };
   /// All events of one step.

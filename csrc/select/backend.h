@@ -1,11 +1,13 @@
 // What selection asks of a native backend: its structured kernels, and steps for loops.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string_view>
 
 #include "core/status.h"
 #include "plan/steps.h"
+#include "select/fuse.h"
 #include "select/kernel_table.h"
 #include "tile/program.h"
 
@@ -41,6 +43,8 @@ class Backend {
   virtual const KernelTable& kernels() const = 0;
   /// Threads of a run, where nobody says how many.
   virtual int threads() const { return 1; }
+  /// Counts the operands, results among them, that a loop may have, and a kernel with its epilogue.
+  virtual size_t most_operands() const { return kAnyOperands; }
   /// Fails with the error of tile::verify() only.
   virtual core::Result<std::unique_ptr<const LoopKernel>> loop(
       const tile::Program& program) const = 0;

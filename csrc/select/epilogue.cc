@@ -21,10 +21,13 @@ constexpr int64_t kCachedBytes = 1 << 20;
 
 class Attacher {
  public:
-  Attacher(const ir::Graph& graph, Fusion& fusion, const EpilogueSupportOf& epilogue_support)
+  Attacher(const ir::Graph& graph, Fusion& fusion, const EpilogueSupportOf& epilogue_support,
+           size_t most_operands)
       : graph_(graph),
         fusion_(fusion),
         epilogue_support_(epilogue_support),
+        most_operands_(most_operands),
+        operands_(graph),
         readers_(graph.values.size()) {
     for (size_t at = 0; at < graph.nodes.size(); ++at) {
       for (const ValueId id : graph.nodes[at].operands) {
@@ -79,11 +82,21 @@ class Attacher {
     if (ir::static_dims(graph_.type(result).shape) != loop.shape) return FusionBlocker::kRearranged;
     if (loop.shape.empty() || counts_positions(graph_, loop)) return FusionBlocker::kNotAtOnce;
     if (is_read_before(result, at)) return FusionBlocker::kReadEarlier;
+    if (!fits(kernel, loop)) return FusionBlocker::kManyOperands;
     if (epilogue_support == EpilogueSupport::kRows) {
       return is_read_elsewhere(result, at) ? FusionBlocker::kNoEpilogues : FusionBlocker::kNone;
     }
     return sweeps_memory(loop, graph_.type(result).dtype) ? FusionBlocker::kManyMatrices
                                                           : FusionBlocker::kNone;
+  }
+
+  // The product's own result is an operand, too, whoever reads it.
+  bool fits(int32_t kernel, const Group& loop) {
+    if (most_operands_ == kAnyOperands) return true;
+    std::vector<NodeId> nodes = loop.nodes;
+    const NodeId maker = group(kernel).nodes[0];
+    nodes.insert(std::lower_bound(nodes.begin(), nodes.end(), maker), maker);
+    return operands_.count(nodes) < most_operands_;
   }
 
   bool is_read_before(ValueId id, int32_t loop) const {
@@ -136,6 +149,8 @@ class Attacher {
   const ir::Graph& graph_;
   Fusion& fusion_;
   const EpilogueSupportOf& epilogue_support_;
+  size_t most_operands_;
+  OperandCounter operands_;
   std::vector<std::vector<NodeId>> readers_;  // by value
   std::vector<ValueId> results_;              // of the graph
 };
@@ -143,8 +158,8 @@ class Attacher {
 }  // namespace
 
 void attach_epilogues(const ir::Graph& graph, Fusion& fusion,
-                      const EpilogueSupportOf& epilogue_support) {
-  Attacher(graph, fusion, epilogue_support).run();
+                      const EpilogueSupportOf& epilogue_support, size_t most_operands) {
+  Attacher(graph, fusion, epilogue_support, most_operands).run();
 }
 
 }  // namespace mithril::select

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/registry.h"
+#include "select/tile_lowering.h"
 
 namespace mithril::select {
 
@@ -43,6 +44,8 @@ std::string_view text(FusionBlocker blocker) {
     case FusionBlocker::kReadEarlier: return "those results are read before";
     case FusionBlocker::kManyMatrices:
       return "it reads and writes so many large arrays that it is faster in one sweep";
+    case FusionBlocker::kManyOperands:
+      return "together they have more operands than a kernel of the device takes";
   }
   return "";
 }
@@ -123,7 +126,8 @@ FusionBlocker blocker_to_move(const ir::Graph& graph, const Group& from, const G
 
 class Fuser {
  public:
-  Fuser(const ir::Graph& graph, bool enabled) : graph_(graph), enabled_(enabled) {
+  Fuser(const ir::Graph& graph, bool enabled, size_t most_operands)
+      : graph_(graph), enabled_(enabled), most_operands_(most_operands), operands_(graph) {
     out_.group_of.assign(graph.nodes.size(), -1);
     out_.spread.assign(graph.values.size(), Spread::kOutside);
     readers_.resize(graph.values.size());
@@ -188,7 +192,13 @@ class Fuser {
     for (const ValueId operand : node.operands) {
       if (operand == kNoValue) continue;
       const int32_t earlier = group_of(operand);
-      if (earlier >= 0 && earlier != at && can_move(earlier, at)) move_into(earlier, at);
+      if (earlier < 0 || earlier == at || !can_move(earlier, at)) continue;
+      Group& to = out_.groups[static_cast<size_t>(at)];
+      if (fits(to.nodes, out_.groups[static_cast<size_t>(earlier)].nodes)) {
+        move_into(earlier, at);
+      } else {
+        to.is_crowded = true;
+      }
     }
   }
 
@@ -249,6 +259,7 @@ class Fuser {
     const Fit fit =
         op.body == BodyKind::kRow ? fit_reduction(group, at, node) : fit_pointwise(group, at, id);
     if (!fit) return fit.blocker;
+    if (!fits(group.nodes, {id})) return FusionBlocker::kManyOperands;
     if (op.body == BodyKind::kRow && group.reduced.empty()) {
       group.reduced = reduced_axes(node, group.shape.size());
     }
@@ -315,6 +326,14 @@ class Fuser {
     return true;
   }
 
+  // Whether a kernel has room for the operands of both.
+  bool fits(std::vector<NodeId> nodes, const std::vector<NodeId>& more) const {
+    if (most_operands_ == kAnyOperands) return true;
+    nodes.insert(nodes.end(), more.begin(), more.end());
+    std::sort(nodes.begin(), nodes.end());
+    return operands_.count(nodes) <= most_operands_;
+  }
+
   static bool rereads_too_much(const Group& group) {
     int64_t row = 1;
     for (const int64_t axis : group.reduced) row *= group.shape[static_cast<size_t>(axis)];
@@ -347,6 +366,8 @@ class Fuser {
 
   const ir::Graph& graph_;
   bool enabled_;
+  size_t most_operands_;
+  OperandCounter operands_;
   std::vector<std::vector<NodeId>> readers_;  // by value
   Fusion out_;
 };
@@ -388,13 +409,57 @@ std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, i
           blocker_to_move(graph, fusion.groups[static_cast<size_t>(from)], group);
       const FusionBlocker own = is_refused ? group.blocker : apart;
       const FusionBlocker why = reader == group.product ? FusionBlocker::kOwnKernel : own;
-      out.push_back(
-          {from, reader, why == FusionBlocker::kNone ? FusionBlocker::kReadBetween : why});
+      const FusionBlocker unmoved =
+          group.is_crowded ? FusionBlocker::kManyOperands : FusionBlocker::kReadBetween;
+      out.push_back({from, reader, why == FusionBlocker::kNone ? unmoved : why});
     }
   }
   return out;
 }
 
-Fusion fuse(const ir::Graph& graph, bool enabled) { return Fuser(graph, enabled).run(); }
+OperandCounter::OperandCounter(const ir::Graph& graph)
+    : graph_(graph), readers_(graph.values.size()), is_result_(graph.values.size(), false) {
+  for (size_t at = 0; at < graph.nodes.size(); ++at) {
+    for (const ValueId id : graph.nodes[at].operands) {
+      if (id != kNoValue) readers_[static_cast<size_t>(id)].push_back(static_cast<NodeId>(at));
+    }
+  }
+  for (const ir::Output& output : graph.outputs) {
+    is_result_[static_cast<size_t>(output.value)] = true;
+  }
+  for (const ir::StateBinding& state : graph.states) {
+    is_result_[static_cast<size_t>(state.output)] = true;
+  }
+}
+
+bool OperandCounter::is_read_elsewhere(ValueId id, const std::vector<NodeId>& nodes) const {
+  const std::vector<NodeId>& readers = readers_[static_cast<size_t>(id)];
+  return is_result_[static_cast<size_t>(id)] ||
+         std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+           return !std::binary_search(nodes.begin(), nodes.end(), reader);
+         });
+}
+
+size_t OperandCounter::count(const std::vector<NodeId>& nodes) const {
+  std::vector<ValueId> all;
+  for (const NodeId node : nodes) {
+    for (const ValueId id : graph_.node(node).operands) {
+      if (id == kNoValue || !graph_.type(id).is_tensor) continue;
+      const NodeId maker = graph_.value(id).node;
+      const bool is_own =
+          maker != ir::kNoNode && std::binary_search(nodes.begin(), nodes.end(), maker);
+      if (!is_own && scalar_constant(graph_, id) == nullptr) all.push_back(id);
+    }
+    for (const ValueId id : graph_.node(node).results) {
+      if (is_read_elsewhere(id, nodes)) all.push_back(id);
+    }
+  }
+  std::sort(all.begin(), all.end());
+  return static_cast<size_t>(std::unique(all.begin(), all.end()) - all.begin());
+}
+
+Fusion fuse(const ir::Graph& graph, bool enabled, size_t most_operands) {
+  return Fuser(graph, enabled, most_operands).run();
+}
 
 }  // namespace mithril::select

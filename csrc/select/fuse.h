@@ -1,6 +1,8 @@
 // Which nodes become one loop: groups of pointwise and reducing nodes over one domain.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -32,6 +34,7 @@ enum class FusionBlocker : uint8_t {
   kNotAtOnce,     // it counts places, or is a single number
   kReadEarlier,   // a step between them reads the kernel's result
   kManyMatrices,  // it reads and writes so much that memory wants it in one sweep
+  kManyOperands,  // together they have more operands than a kernel takes
 };
 /// For people: "it reduces other axes than that loop".
 std::string_view text(FusionBlocker blocker);
@@ -50,6 +53,7 @@ struct Group {
   ir::NodeId product = ir::kNoNode;  // an epilogue: the node whose result it finishes
   bool keeps_product = false;        // others read that, too; it is not among the outputs
   bool by_rows = false;              // the product has no memory: EpilogueSupport::kRows
+  bool is_crowded = false;           // an earlier loop did not move here: kManyOperands
   // The node that began it may have been refused by the last group to make an operand of it.
   ir::NodeId began = ir::kNoNode;
   FusionBlocker blocker = FusionBlocker::kNone;
@@ -65,15 +69,34 @@ struct Fusion {
   std::vector<Spread> spread;     // by value: inside its own group
 };
 
+/// No limit on operands.
+inline constexpr size_t kAnyOperands = std::numeric_limits<size_t>::max();
+
 /// `graph` has static shapes. Legal by construction: a node only ever joins the last of the
 /// groups that make its operands, so groups in order of creation are in order of dependence; the
 /// other groups that make them move there where nothing in between reads them. Constants are the
 /// first groups.
-/// With `enabled` false every node is a group of its own (MITHRIL_PASSES=-fuse).
+/// With `enabled` false every node is a group of its own (MITHRIL_PASSES=-fuse). A loop of several
+/// nodes has at most `most_operands` operands, its outputs among them.
 ///
 /// Before:  %0 = max(%x) %1 = subtract(%x, %0) %2 = exp(%1) %3 = sum(%2) %4 = divide(%2, %3)
 /// After:   one loop over [rows, n] with axis 1 reduced (softmax in three sections)
-Fusion fuse(const ir::Graph& graph, bool enabled = true);
+Fusion fuse(const ir::Graph& graph, bool enabled = true, size_t most_operands = kAnyOperands);
+
+/// Counts the values that nodes read from others or that others read from them, but for numbers
+/// that become part of a program. `nodes` ascend.
+class OperandCounter {
+ public:
+  explicit OperandCounter(const ir::Graph& graph);
+  size_t count(const std::vector<ir::NodeId>& nodes) const;
+
+ private:
+  bool is_read_elsewhere(ir::ValueId id, const std::vector<ir::NodeId>& nodes) const;
+
+  const ir::Graph& graph_;
+  std::vector<std::vector<ir::NodeId>> readers_;  // by value
+  std::vector<bool> is_result_;                   // by value: of the graph
+};
 
 /// Takes groups without nodes out.
 void drop_empty(Fusion& fusion);

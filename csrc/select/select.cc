@@ -105,14 +105,17 @@ Selector::Selector(const ir::Graph& graph, const Backend& backend, const SelectO
       backend_(backend),
       options_(options),
       threads_(options.threads > 0 ? options.threads : backend.threads()),
-      fusion_(fuse(graph, options.fuse)),
+      fusion_(fuse(graph, options.fuse, backend.most_operands())),
       buffers_(graph.values.size(), -1),
       views_(graph.values.size()),
       waits_(graph.values.size()) {
   if (options.fuse && options.epilogues) {
-    attach_epilogues(graph, fusion_, [&](const Node& node) {
-      return epilogue_support_of(backend.kernels(), graph, node, options);
-    });
+    attach_epilogues(
+        graph, fusion_,
+        [&](const Node& node) {
+          return epilogue_support_of(backend.kernels(), graph, node, options);
+        },
+        backend.most_operands());
   }
 }
 

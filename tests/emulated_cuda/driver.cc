@@ -4,6 +4,7 @@
 // and copies beyond an allocation are refused.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -35,6 +37,7 @@ enum Status {
   kInvalidContext = 201,
   kInvalidHandle = 400,
   kNotFound = 500,
+  kNotReady = 600,
   kLaunchFailed = 719,
   kCaptureUnsupported = 900,
   kCaptureInvalid = 901,
@@ -52,6 +55,7 @@ constexpr Name kNames[] = {{1, "CUDA_ERROR_INVALID_VALUE"},
                            {201, "CUDA_ERROR_INVALID_CONTEXT"},
                            {400, "CUDA_ERROR_INVALID_HANDLE"},
                            {500, "CUDA_ERROR_NOT_FOUND"},
+                           {600, "CUDA_ERROR_NOT_READY"},
                            {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                            {701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
                            {719, "CUDA_ERROR_LAUNCH_FAILED"},
@@ -83,6 +87,16 @@ struct Stream {
     }
   }
 };
+/// A place in a stream, and when the stream came there, by the host's clock.
+struct Mark {
+  Stream* stream = nullptr;
+  bool is_reached = false;
+  double milliseconds = 0;
+};
+struct Event {
+  bool has_time = true;
+  std::shared_ptr<Mark> mark;  // null: never recorded
+};
 struct Module {
   void* library = nullptr;
   int file = -1;
@@ -94,6 +108,8 @@ bool is_initialized = false;
 Context contexts[kDevices];
 thread_local std::vector<Context*> current;
 std::map<uintptr_t, size_t> allocations;
+std::set<Stream*> streams;
+Stream legacy, per_thread;           // those that everybody has, by the handles 1 and 2
 std::map<uintptr_t, size_t> pinned;  // memory of the host
 size_t allocated = 0;
 
@@ -101,12 +117,22 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 bool has_context() { return !current.empty() && current.back() != nullptr; }
 
+void run_one(Stream& stream) {
+  auto one = std::move(stream.waiting.front());
+  stream.waiting.pop_front();
+  one();
+}
+
 void run_all(Stream& stream) {
-  while (!stream.waiting.empty()) {
-    auto one = std::move(stream.waiting.front());
-    stream.waiting.pop_front();
-    one();
-  }
+  while (!stream.waiting.empty()) run_one(stream);
+}
+
+Stream* stream_of(Stream* handle) {
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  return number == 1 ? &legacy : number == 2 ? &per_thread : handle;
+}
+bool is_stream(Stream* stream) {
+  return stream == &legacy || stream == &per_thread || streams.count(stream) != 0;
 }
 
 // Whether `size` bytes from there on are of one allocation.
@@ -293,7 +319,7 @@ void run_block(unsigned threads) {
 // ---------------------------------------------------------------- modules
 
 struct Function {
-  void* code;
+  void (*call)(const uint64_t* parameters);  // that kernel.h makes
   int parameters;
   Launch** seen;
 };
@@ -306,23 +332,8 @@ size_t size_of_image(const void* image) {
   return header.e_shoff + size_t{header.e_shnum} * header.e_shentsize;
 }
 
-template <size_t... I>
-void call_with(void* code, const uint64_t* p, std::index_sequence<I...>) {
-  reinterpret_cast<void (*)(decltype(uint64_t(I))...)>(code)(p[I]...);
-}
-template <size_t N>
-void call_n(void* code, const uint64_t* p) {
-  call_with(code, p, std::make_index_sequence<N>());
-}
-constexpr size_t kMostParameters = 128;
-template <size_t... N>
-constexpr auto table_of(std::index_sequence<N...>) {
-  return std::array<void (*)(void*, const uint64_t*), sizeof...(N)>{call_n<N>...};
-}
-constexpr auto kCalls = table_of(std::make_index_sequence<kMostParameters>());
-
 void run(const Function& function, const std::vector<uint64_t>& parameters, Dim grid, Dim block) {
-  body = [&] { kCalls[parameters.size()](function.code, parameters.data()); };
+  body = [&] { function.call(parameters.data()); };
   *function.seen = &launch;
   launch.grid = grid;
   launch.block_size = block;
@@ -450,19 +461,79 @@ int cuCtxPopCurrent_v2(Context** context) {
 int cuStreamCreate(Stream** stream, unsigned) {
   EMULATED(has_context());
   *stream = new Stream();
+  streams.insert(*stream);
   return kSuccess;
 }
 int cuStreamDestroy_v2(Stream* stream) {
   EMULATED(has_context());
   run_all(*stream);
+  streams.erase(stream);
   delete stream;
   return kSuccess;
 }
-int cuStreamSynchronize(Stream* stream) {
+int cuStreamSynchronize(Stream* handle) {
   EMULATED(has_context());
+  Stream* const stream = stream_of(handle);
   if (is_captured(stream)) return kCaptureUnsupported;
   run_all(*stream);
   return std::exchange(has_failed, false) ? kLaunchFailed : kSuccess;
+}
+int cuCtxSynchronize() {
+  EMULATED(has_context());
+  for (Stream* const stream : streams) {
+    if (is_captured(stream)) return kCaptureUnsupported;
+  }
+  for (Stream* const stream : {&legacy, &per_thread}) run_all(*stream);
+  for (Stream* const stream : streams) run_all(*stream);
+  return std::exchange(has_failed, false) ? kLaunchFailed : kSuccess;
+}
+int cuEventCreate(Event** event, unsigned flags) {
+  EMULATED(has_context());
+  constexpr unsigned kWithoutTiming = 2;
+  if (flags != 0 && flags != kWithoutTiming) return kInvalidValue;
+  *event = new Event{flags == 0, nullptr};
+  return kSuccess;
+}
+int cuEventDestroy_v2(Event* event) {
+  EMULATED(has_context());
+  delete event;
+  return kSuccess;
+}
+int cuEventRecord(Event* event, Stream* handle) {
+  EMULATED(has_context());
+  Stream* const stream = stream_of(handle);
+  if (event == nullptr || !is_stream(stream)) return kInvalidHandle;
+  if (is_captured(stream)) return kCaptureUnsupported;
+  auto mark = std::make_shared<Mark>();
+  mark->stream = stream;
+  event->mark = mark;
+  stream->give([mark] {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    mark->milliseconds = std::chrono::duration<double, std::milli>(now).count();
+    mark->is_reached = true;
+  });
+  return kSuccess;
+}
+int cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
+  EMULATED(has_context());
+  for (const Event* const event : {start, end}) {
+    if (event == nullptr || !event->has_time || event->mark == nullptr) return kInvalidHandle;
+    if (!event->mark->is_reached) return kNotReady;
+  }
+  *milliseconds = static_cast<float>(end->mark->milliseconds - start->mark->milliseconds);
+  return kSuccess;
+}
+int cuStreamWaitEvent(Stream* handle, Event* event, unsigned flags) {
+  EMULATED(has_context());
+  Stream* const stream = stream_of(handle);
+  if (event == nullptr || !is_stream(stream)) return kInvalidHandle;
+  if (flags != 0) return kInvalidValue;
+  if (is_captured(stream)) return kCaptureUnsupported;
+  if (event->mark == nullptr) return kSuccess;
+  stream->give([mark = event->mark] {
+    while (!mark->is_reached && !mark->stream->waiting.empty()) run_one(*mark->stream);
+  });
+  return kSuccess;
 }
 int cuMemAlloc_v2(uint64_t* pointer, size_t size) {
   EMULATED(has_context());
@@ -582,13 +653,14 @@ int cuModuleUnload(Module* module) {
 }
 int cuModuleGetFunction(Function** function, Module* module, const char* name) {
   EMULATED(has_context());
-  void* const code = dlsym(module->library, name);
+  void* const call = dlsym(module->library, ("emulated_call_" + std::string(name)).c_str());
   const void* const count =
       dlsym(module->library, ("emulated_parameters_" + std::string(name)).c_str());
   void* const seen = dlsym(module->library, "emulated_cuda");
-  if (code == nullptr || count == nullptr || seen == nullptr) return kNotFound;
-  auto out = std::make_unique<Function>(
-      Function{code, *static_cast<const int*>(count), static_cast<Launch**>(seen)});
+  if (call == nullptr || count == nullptr || seen == nullptr) return kNotFound;
+  auto out = std::make_unique<Function>(Function{reinterpret_cast<void (*)(const uint64_t*)>(call),
+                                                 *static_cast<const int*>(count),
+                                                 static_cast<Launch**>(seen)});
   *function = out.get();
   functions[module->library].push_back(std::move(out));
   return kSuccess;
@@ -602,7 +674,6 @@ int cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigne
   if (function == nullptr || !fits || !is_flat || shared != 0 || extra != nullptr) {
     return kInvalidValue;
   }
-  if (static_cast<size_t>(function->parameters) >= kMostParameters) return kInvalidValue;
   std::vector<uint64_t> values;  // all of them have 8 bytes
   for (int i = 0; i < function->parameters; ++i) {
     values.emplace_back();

@@ -24,6 +24,32 @@ extern "C" {
 __attribute__((visibility("default"))) emulated_launch* emulated_cuda = nullptr;
 }
 
+// Calls a kernel with parameters that lie side by side, of 8 bytes each.
+template <int... I>
+struct emulated_places {};
+template <class To>
+static inline To emulated_parameter(const unsigned long long* from) {
+  static_assert(sizeof(To) == sizeof(*from), "parameters have 8 bytes");
+  To to;
+  __builtin_memcpy(&to, from, sizeof to);
+  return to;
+}
+template <class... Parameters, int... I>
+static inline void emulated_call_by(void (*kernel)(Parameters...), const unsigned long long* from,
+                                    emulated_places<I...>) {
+  kernel(emulated_parameter<Parameters>(from + I)...);
+}
+template <class... Parameters>
+static inline void emulated_call(void (*kernel)(Parameters...), const unsigned long long* from) {
+  emulated_call_by(kernel, from, emulated_places<__integer_pack(sizeof...(Parameters))...>());
+}
+#define EMULATED_CALL(NAME, COUNT)                                                                \
+  extern "C" __attribute__((visibility("default"))) const int emulated_parameters_##NAME = COUNT; \
+  extern "C" __attribute__((visibility("default"))) void emulated_call_##NAME(                    \
+      const unsigned long long* from) {                                                           \
+    emulated_call(NAME, from);                                                                    \
+  }
+
 #define __global__ __attribute__((visibility("default")))
 #define __device__
 #define __forceinline__ inline

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <set>
 #include <sstream>
 #include <string>
 #include <unistd.h>
@@ -20,6 +19,8 @@ enum Status {
   kFailed = 6
 };
 constexpr int kArchitectures[] = {75, 80, 90, 100};
+constexpr const char* kOptions[] = {"--std=c++17", "--fmad=false", "--prec-div=true",
+                                    "--prec-sqrt=true", "--ftz=false"};
 
 struct Program {
   std::string text, log, code;
@@ -32,8 +33,13 @@ std::string file_text(const std::string& path) {
   return out.str();
 }
 
-// How many parameters each kernel has: the driver passes them without knowing more.
-std::string parameter_counts(const std::string& text) {
+// ptxas: "Kernel parameters … up to 4,096 bytes" (CUDA C++ Programming Guide, before CUDA 12.1 and
+// before sm_70; all of ours have 8 bytes).
+constexpr size_t kMostParameterBytes = 4096;
+
+// A function that the driver calls each kernel by, and how many parameters that has. `log` gets
+// what ptxas says of one that has too many.
+std::string calls(const std::string& text, std::string& log) {
   std::string out;
   const std::string mark = "extern \"C\" __global__ void";
   for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark, at)) {
@@ -50,17 +56,21 @@ std::string parameter_counts(const std::string& text) {
     name.erase(name.find_last_not_of(' ') + 1);
     int count = close == list + 1 ? 0 : 1;
     for (size_t i = list; i < close; ++i) count += text[i] == ',' ? 1 : 0;
-    out += "extern \"C\" __attribute__((visibility(\"default\"))) const int emulated_parameters_" +
-           name + " = " + std::to_string(count) + ";\n";
+    const size_t bytes = 8 * static_cast<size_t>(count);
+    if (bytes > kMostParameterBytes) {
+      log += "ptxas error: formal parameter space overflowed (" + std::to_string(bytes) +
+             " bytes required, max 4096 bytes allowed) in function " + name + "\n";
+    }
+    out += "EMULATED_CALL(" + name + ", " + std::to_string(count) + ")\n";
     at = close;
   }
   return out;
 }
 
 bool is_known(const std::string& option) {
-  static const std::set<std::string> known = {"--std=c++17", "--fmad=false", "--prec-div=true",
-                                              "--prec-sqrt=true", "--ftz=false"};
-  if (known.count(option) != 0) return true;
+  for (const char* known : kOptions) {
+    if (option == known) return true;
+  }
   for (const int architecture : kArchitectures) {
     if (option == "--gpu-architecture=sm_" + std::to_string(architecture)) return true;
     if (option == "--gpu-architecture=compute_" + std::to_string(architecture)) return true;
@@ -69,14 +79,13 @@ bool is_known(const std::string& option) {
 }
 
 int compile(Program& program) {
+  const std::string entries = calls(program.text, program.log);
+  if (!program.log.empty()) return kFailed;
   char folder[] = "/tmp/emulated-cuda-XXXXXX";
   if (mkdtemp(folder) == nullptr) return kFailed;
   const std::string base = folder, source = base + "/kernels.cc", object = base + "/kernels.so",
                     log = base + "/log";
-  {
-    std::ofstream file(source, std::ios::binary);
-    file << program.text << parameter_counts(program.text);
-  }
+  std::ofstream(source, std::ios::binary) << program.text << entries;
   const std::string command =
       "g++ -std=c++17 -O1 -w -fPIC -shared -ffp-contract=off "
       "-fno-strict-aliasing -fvisibility=hidden -include '" EMULATED_KERNEL_H "' '" +

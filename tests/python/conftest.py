@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 from emulated_cuda import NO_CUDA
 from frameworks import parity_table
+from kernel_table import KernelTable
 from mithril import _core
 from mithril.errors import DeviceNotAvailable
 from mithril.testing._support import Support
@@ -31,6 +32,7 @@ GROUPS = ("pure", "device", "frameworks", "documents")
 NATIVE = ("cpu", "numpy", "c")
 FRAMEWORKS = ("torch", "jax", "mlx")
 BACKENDS = ",".join(NATIVE + FRAMEWORKS)  # a module's MORE_BACKENDS are those that it adds
+BLOCK = 10  # random models that a device compiles as one: a test of seconds, not of minutes
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
@@ -47,6 +49,9 @@ def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=0, help="of the random gradient checks and graphs")
     parser.addoption("--support", help="file for the support table, which else is printed")
     parser.addoption("--graphs", type=int, default=2000, help="number of random models")
+    parser.addoption(
+        "--device-graphs", type=int, default=50, help="of random models side by side, on a device"
+    )
     parser.addoption(
         "--all-types", action="store_true",
         help="every op in all element types also where each program is compiled (C, JAX)",
@@ -116,6 +121,10 @@ def backend_param(name: str):
 
 
 def pytest_generate_tests(metafunc):
+    if "device_graphs" in metafunc.fixturenames:
+        count = metafunc.config.getoption("--device-graphs")
+        blocks = [range(i, min(i + BLOCK, count)) for i in range(0, count, BLOCK)]
+        metafunc.parametrize("device_graphs", blocks, ids=lambda some: f"{some[0]}-{some[-1]}")
     if "backend_name" in metafunc.fixturenames:
         given = metafunc.config.getoption("--backends")
         more = getattr(metafunc.module, "MORE_BACKENDS", ())
@@ -147,6 +156,16 @@ def check_counts(support_table):
     return support_table.checks
 
 
+# What a compiler made of kernels for CUDA; printed at the end of the run, or put beside the file of
+# the support table.
+KERNELS = pytest.StashKey[KernelTable]()
+
+
+@pytest.fixture(scope="session")
+def kernel_table(request) -> KernelTable:
+    return request.config.stash.setdefault(KERNELS, KernelTable())
+
+
 # Runs by several processes (`-n`): each tells the first one what its tests found.
 def pytest_sessionfinish(session):
     told = getattr(session.config, "workeroutput", None)
@@ -155,6 +174,8 @@ def pytest_sessionfinish(session):
     stash = session.config.stash
     table = stash.get(SUPPORT, Support())
     told["found"] = (table.rows, dict(table.checks), stash.get(DOCUMENT_MARKS, {}))
+    if KERNELS in stash:
+        told["kernels"] = stash[KERNELS].to_json()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -165,6 +186,9 @@ def pytest_testnodedown(node, error):
         stash.setdefault(SUPPORT, Support()).merge(rows, counts)
     if marks:
         stash.setdefault(DOCUMENT_MARKS, {}).update(marks)
+    kernels = getattr(node, "workeroutput", {}).get("kernels")
+    if kernels is not None:
+        stash.setdefault(KERNELS, KernelTable()).merge(KernelTable.of_json(kernels))
 
 
 @pytest.fixture(scope="session")
@@ -182,6 +206,14 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.write_line(line)
         if path:
             table.write(Path(path))
+    kernels = config.stash.get(KERNELS, None)
+    if kernels is not None:
+        path = config.getoption("--support")
+        if path:
+            kernels.write(Path(path).with_suffix(".kernels"))
+        else:
+            terminalreporter.section("kernels for CUDA")
+            terminalreporter.write_line(str(kernels))
     marks = config.stash.get(DOCUMENT_MARKS, {})
     if marks:
         terminalreporter.section("blocks of the documents")

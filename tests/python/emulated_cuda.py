@@ -15,7 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = ROOT / "tests" / "emulated_cuda"
-_NAMES = ("driver", "nvrtc", "cublaslt", "cudnn")
+VARIABLES = {
+    "MITHRIL_CUDA_LIB": "driver",
+    "MITHRIL_NVRTC_LIB": "nvrtc",
+    "MITHRIL_CUBLASLT_LIB": "cublaslt",
+    "MITHRIL_CUDNN_LIB": "cudnn",
+}
 FLAGS = ["-std=c++20", "-O1", "-shared", "-fPIC"]
 
 
@@ -32,10 +37,8 @@ def use() -> str:
         folder = built()
     except (OSError, subprocess.CalledProcessError) as error:
         return f"the emulator of CUDA cannot be built: {error}"
-    os.environ["MITHRIL_CUDA_LIB"] = str(folder / "driver.so")
-    os.environ["MITHRIL_NVRTC_LIB"] = str(folder / "nvrtc.so")
-    os.environ["MITHRIL_CUBLASLT_LIB"] = str(folder / "cublaslt.so")
-    os.environ["MITHRIL_CUDNN_LIB"] = str(folder / "cudnn.so")
+    for variable, name in VARIABLES.items():
+        os.environ[variable] = str(folder / f"{name}.so")
     return ""
 
 
@@ -54,7 +57,7 @@ def built() -> Path:
         made = Path(tempfile.mkdtemp(dir=folder.parent))
         header = f'-DEMULATED_KERNEL_H="{FOLDER / "kernel.h"}"'
         build = f"-DEMULATED_BUILD={int(key[:6], 16)}"
-        for name in _NAMES:
+        for name in VARIABLES.values():
             source, library = FOLDER / f"{name}.cc", made / f"{name}.so"
             subprocess.run(
                 ["g++", *FLAGS, header, build, str(source), "-o", str(library), "-ldl"], check=True
@@ -67,3 +70,8 @@ def built() -> Path:
 
 
 NO_CUDA = use()  # the engine reads the environment once, when it is imported
+
+if __name__ == "__main__":  # for a shell: `eval "$(python3 emulated_cuda.py)"`
+    for name, value in os.environ.items():
+        if name in VARIABLES and is_used():
+            print(f"export {name}='{value}'")

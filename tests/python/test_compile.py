@@ -1,5 +1,6 @@
 # Covers: compile.cc
 # Covers: mithril/physical/compilation.py mithril/physical/program.py
+# Covers: mithril/physical/executables.py mithril/physical/snapshots.py
 # Covers: mithril/physical/program_keys.py mithril/physical/targets.py mithril/physical/literals.py
 """`ml.compile`: its keywords, and what it refuses."""
 

@@ -1,9 +1,11 @@
 """`generate`: its loop over models whose logits are known, and its draws against transformers'."""
 
+# Covers: mithril/physical/sampling.py
+
 import mithril as ml
 import numpy as np
 import pytest
-from mithril.physical.generation import _Draw
+from mithril.physical.sampling import Sampler
 
 from tests.python.rows.common import backend_of
 
@@ -51,7 +53,7 @@ def test_a_stream_refuses_wrong_arguments_before_its_first_token():
 
 
 def test_draws_follow_the_probabilities():
-    draw = _Draw(0.5, None, None, seed=3)
+    draw = Sampler(0.5, None, None, seed=3)
     logits = np.log(np.array([[0.1, 0.2, 0.3, 0.4]])) * 0.5
     counts = np.bincount(draw(np.repeat(logits, 40000, 0)), minlength=4) / 40000
     # The standard deviation of a frequency is at most 0.0025.
@@ -86,7 +88,7 @@ def test_probabilities_are_those_of_transformers(top_k, top_p):
         want = transformers.TopKLogitsWarper(top_k)(None, want)
     if top_p is not None:
         want = transformers.TopPLogitsWarper(top_p)(None, want)
-    got = _Draw(0.7, top_k, top_p, None).probabilities(logits)
+    got = Sampler(0.7, top_k, top_p, None).probabilities(logits)
     np.testing.assert_allclose(got, want.softmax(-1).numpy(), rtol=1e-12, atol=1e-15)
 
 
@@ -97,7 +99,7 @@ def test_next_to_no_temperature_is_greedy(temperature):
     for more in ({}, {"top_k": 3}, {"top_p": 0.9}):
         got = ml.models.generate(counter(), {}, [[3], [6]], 4, **options, **more)
         assert got.tolist() == [[3, 4, 5, 6, 0], [6, 0, 1, 2, 3]]
-    draw = _Draw(temperature, None, None, 0)
+    draw = Sampler(temperature, None, None, 0)
     logits = np.array([[-7e5, -3e300, 2.0], [-np.inf, 1e308, -1e308], [np.inf, 5.0, -np.inf]])
     assert draw(logits).tolist() == [2, 1, 0]
     assert draw.probabilities(logits).tolist() == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]

@@ -26,6 +26,22 @@ def test_plans_are_as_they_are_stored(golden_plans):
 
 
 def test_differences_are_found(golden_plans):
-    assert golden_plans.differences({"a": "x\ny"}, {"a": "x\ny"}) == []
-    assert "-y" in golden_plans.differences({"a": "x\ny"}, {"a": "x\nz"})
-    assert golden_plans.differences({"a": "x"}, {})
+    def of(text):
+        return {"file": {"a": text}}
+
+    assert golden_plans.differences(of("x\ny"), of("x\ny")) == []
+    assert "-y" in golden_plans.differences(of("x\ny"), of("x\nz"))
+    assert golden_plans.differences(of("x"), {"file": {}})
+    assert golden_plans.differences({}, of("x"))
+
+
+def test_weights_in_few_bits_loops_and_the_digits_are_among_them(golden_plans):
+    stored = golden_plans.stored()
+    assert len({name for texts in stored.values() for name in texts}) == sum(
+        map(len, stored.values())
+    )
+    texts = stored["further_plans.json.xz"]
+    assert "matmul.int8_weights" in texts["mlp bound in int8"]
+    assert "matmul.int4_weights" in texts["mlp bound in int4"]
+    assert "scan" in texts["scan"] and "== gradient" in texts["scan"]
+    assert "== step" in texts["digits step"]

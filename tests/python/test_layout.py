@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 CSRC = ROOT / "csrc"
 PACKAGE = ROOT / "python" / "mithril"
 LONGEST_FILE = 600
+LONGEST_PART = 300  # of compiled models, `mithril/physical`
 
 # The include rule of docs/architecture.md, section 3; a folder may always include itself.
 MAY_INCLUDE = {
@@ -305,6 +306,13 @@ def test_long_files_are_reported():
         lines = path.read_text().count("\n")
         if lines > LONGEST_FILE:
             warnings.warn(f"{path.relative_to(ROOT)} has {lines} lines", stacklevel=1)
+
+
+def test_parts_of_compiled_models_are_short():
+    lengths = {
+        path.name: path.read_text().count("\n") for path in python_files(PACKAGE / "physical")
+    }
+    assert lengths and not {name: n for name, n in lengths.items() if n > LONGEST_PART}
 
 
 def test_planted_faults_are_where_they_are_said_to_be():

@@ -246,7 +246,7 @@ def test_states_that_do_not_fit_are_refused(backend_name, optimizer, clip):
     pm = three_weights(backend, optimizer)
     params, data = {"w": backend.ones(3)}, {"x": backend.ones(3)}
     first = optimizer.init(params)
-    for warm in (False, True):  # the quick ways, too
+    for warm in (False, True):  # the fast paths, too
         for shape, said in BAD_SLOTS:
             slot = optimizer.slots[-1]
             state = {**first, slot: {"w": backend.zeros(shape)}}

@@ -81,12 +81,70 @@ def test_pages_that_the_source_names_are_there():
     assert [name for name in sorted(named) if not (ROOT / name).is_file()] == []
 
 
-EXCERPT = re.compile(r"^```(?:cpp|py)\n(?://|#) (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXCERPT = re.compile(r"^```cpp\n// (\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DIFF = re.compile(r"^```diff\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^--- (?:a/(\S+)|/dev/null)\n\+\+\+ b/(\S+)\n(?=@@\n)", re.MULTILINE)
+
+
+def extending():
+    return (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 
 
 def test_excerpts_stand_in_their_files():
-    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    page = extending()
     excerpts = EXCERPT.findall(page)
-    assert len(excerpts) == page.count("```cpp") + page.count("```py\n") >= 10
+    assert len(excerpts) == page.count("```cpp") == 2 and "```py\n" not in page
     for path, text in excerpts:
         assert text in (ROOT / path).read_text(encoding="utf-8"), f"{path}:\n{text}"
+
+
+def hunks(page):
+    """Yields (path, lines) of each hunk of the unified diffs in a page."""
+    for diff in DIFF.findall(page):
+        _, *parts = FILE.split(diff)
+        assert len(parts) % 3 == 0 and diff.startswith("--- ")
+        for old, path, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+            assert old in (None, path)
+            first, *texts = re.split(r"^@@\n", body, flags=re.MULTILINE)
+            assert not first
+            yield from ((path, text.splitlines()) for text in texts)
+
+
+def wrong_hunks(page):
+    """Lists the hunks whose result is not in its file, that add nothing, or that remove a line that
+    is still there."""
+    wrong = []
+    for path, lines in hunks(page):
+        of = {mark: [x[1:] for x in lines if x[:1] == mark] for mark in "+-"}
+        after = [x[1:] for x in lines if x[:1] != "-"]
+        text = (ROOT / path).read_text(encoding="utf-8")
+        is_in = "\n" + "\n".join(after) + "\n" in "\n" + text
+        known = all(x[:1] in ("+", "-", " ", "") for x in lines)
+        if not (is_in and known and of["+"]) or set(of["-"]) & set(text.splitlines()):
+            wrong.append("\n".join([path, *lines]))
+    return wrong
+
+
+def test_diffs_are_those_of_the_tree():
+    page = extending()
+    assert len(DIFF.findall(page)) == page.count("```diff") >= 8
+    assert len({path for path, *_ in hunks(page)}) >= 25
+    assert not wrong_hunks(page), "\n\n".join(wrong_hunks(page))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("+      .points({0.5, -0.5});", "+      .points({0.5, -0.25});"),
+        (" void define_soft_ones(OpFamily& ops) {", " void define_soft_twos(OpFamily& ops) {"),
+        ('+    "softsign": of_float(F.softsign),', '     "softsign": of_float(F.softsign),'),
+        (
+            "-erf, erfc = _special.erf, _special.erfc\n",
+            "-linear_scan, cumprod = _scans.linear_scan, _scans.cumprod\n",
+        ),
+    ],
+)
+def test_a_diff_that_is_not_of_the_tree_is_found(old, new):
+    page = extending()
+    assert page.count(old) == 1
+    assert len(wrong_hunks(page.replace(old, new))) == 1

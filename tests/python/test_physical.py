@@ -1,6 +1,7 @@
 # Covers: passes/append_optimizer.cc
 # Covers: mithril/physical/predicting.py mithril/physical/static_shapes.py
 # Covers: mithril/physical/model.py mithril/physical/face.py mithril/physical/evaluation.py
+# Covers: mithril/physical/slow_path.py
 # Covers: mithril/physical/inputs.py mithril/physical/missing.py mithril/physical/parameters.py
 # Covers: mithril/physical/results.py mithril/physical/binding.py mithril/physical/initial.py
 # Covers: mithril/physical/shortcuts.py mithril/physical/parting.py

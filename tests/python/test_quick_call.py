@@ -1,4 +1,4 @@
-"""The quick way through `evaluate` on frameworks: same results, and none of the checks lost."""
+"""The fast path of `evaluate` on frameworks: same results, and none of the checks lost."""
 
 # Covers: mithril/physical/fast_path.py
 
@@ -45,9 +45,9 @@ def by_hand(params, data):
 
 def forbid_the_long_way(pm, monkeypatch):
     def long_way(*_):
-        raise AssertionError("the long way")
+        raise AssertionError("the slow path")
 
-    monkeypatch.setattr("mithril.physical.evaluation.gather", long_way)
+    monkeypatch.setattr("mithril.physical.slow_path.gather", long_way)
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -161,7 +161,7 @@ def test_what_one_check_of_all_arrays_lets_through(name, jit):
     ]
     for given in wrong:
         assert quick(pm, *given) is None
-    # They are left to the long way, which takes note of further sizes.
+    # They are left to the slow path, which takes note of further sizes.
     few = {name: value[:2] for name, value in data.items()}
     pm.evaluate(params, few)
     for given in ((params, few), (params, data)):
@@ -281,5 +281,5 @@ def test_the_first_exception_that_is_swallowed_is_logged(backend, caplog):
     with caplog.at_level("DEBUG", "mithril"):
         costs = [pm.evaluate(params, lists)["final_cost"] for _ in range(3)]
     np.testing.assert_allclose([float(cost) for cost in costs], expected, rtol=1e-5)
-    told = [record.message for record in caplog.records if "the long way" in record.message]
+    told = [record.message for record in caplog.records if "the slow path" in record.message]
     assert len(told) == 1 and "has no attribute" in told[0]

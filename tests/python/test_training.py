@@ -453,7 +453,7 @@ def test_a_state_with_entries_that_nobody_reads_is_refused(backend):  # of evalu
         "predict": lambda s: train.predict(params, {"x": X}, state=s),
     }
     calls["evaluate "] = lambda s: train.evaluate(params, DATA, state=s, output_gradients=True)
-    for _ in range(2):  # the quick ways, too
+    for _ in range(2):  # the fast paths, too
         for call, run in calls.items():
             run(state)
             said = f"{call.strip()}: state has 'zz', which the model has not\n  help: its state is"

@@ -20,6 +20,7 @@ using cu_stream = struct StreamHandle*;
 using cu_module = struct ModuleHandle*;
 using cu_function = struct FunctionHandle*;
 using cu_pool = struct PoolHandle*;
+using cu_event = struct EventHandle*;
 using cu_graph = struct GraphHandle*;
 using cu_executable_graph = struct ExecutableGraphHandle*;
 using nvrtc_program = struct NvrtcProgramHandle*;
@@ -37,6 +38,7 @@ inline constexpr int kNvrtcOutOfMemory = 1;
 inline constexpr int kOutOfMemory = 2, kNoDevice = 100, kLaunchOutOfResources = 701;
 inline constexpr int kFirstOfKernels = 700, kLastOfKernels = 720;  // errors that stay in a context
 inline constexpr unsigned kStreamNonBlocking = 1;
+inline constexpr unsigned kEventTiming = 0, kEventWithoutTiming = 2;
 inline constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76, kHasPools = 115;
 inline constexpr int kPoolReleaseThreshold = 4;
 inline constexpr int kCaptureRelaxed = 2;  // other threads may call what they like meanwhile
@@ -109,6 +111,12 @@ struct DnnAlgorithm {
   X(create_stream, cuStreamCreate, (cu_stream*, unsigned))                                         \
   X(destroy_stream, cuStreamDestroy_v2, (cu_stream))                                               \
   X(wait, cuStreamSynchronize, (cu_stream))                                                        \
+  X(wait_for_context, cuCtxSynchronize, ())                                                        \
+  X(let_wait, cuStreamWaitEvent, (cu_stream, cu_event, unsigned))                                  \
+  X(create_event, cuEventCreate, (cu_event*, unsigned))                                            \
+  X(destroy_event, cuEventDestroy_v2, (cu_event))                                                  \
+  X(record_event, cuEventRecord, (cu_event, cu_stream))                                            \
+  X(elapsed, cuEventElapsedTime, (float*, cu_event, cu_event))                                     \
   X(allocate, cuMemAlloc_v2, (cu_pointer*, size_t))                                                \
   X(free, cuMemFree_v2, (cu_pointer))                                                              \
   X(allocate_pinned, cuMemHostAlloc, (void**, size_t, unsigned))                                   \

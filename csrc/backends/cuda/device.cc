@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <utility>
 
+#include "backends/device/block_products.h"
 #include "core/env.h"
 #include "emit/c_like_text.h"
 
@@ -17,12 +20,16 @@ using core::ErrorKind;
 
 constexpr int64_t kKeptBytes = 256 << 20;  // that a pool keeps when nothing uses them
 constexpr int64_t kSpareShare = 4;         // a quarter of the memory may be kept for later runs
+constexpr int64_t kLentShare = 16;         // a sixteenth may wait for other libraries
 constexpr int64_t kGranule = 512;          // sizes of allocations are multiples
 // A sixteenth of the memory for what a convolution works in: kernels of tensor cores take operands
 // with channels side by side, and copies of images that lie otherwise are made there.
 constexpr int64_t kWorkspaceShare = 16;
 constexpr int kThreads = 128;    // of a block, where items are alone
 constexpr int kFewThreads = 32;  // where there are few items
+// Of a kernel. From sm_70 on CUDA 12.1 takes 32764, which nothing here needs.
+constexpr int64_t kParameterBytes = 4096;
+constexpr int64_t kSharedBytes = 48 << 10;  // of a block, on every device, that texts may declare
 
 core::Result<std::vector<DeviceInfo>> list(const Functions& f) {
   int count = 0, driver = 0;
@@ -141,6 +148,9 @@ core::Status Device::start_pool() {
 Device::~Device() {
   if (pinned_ != nullptr) release(functions_.free_pinned, pinned_);
   if (pool_ != nullptr) release(functions_.destroy_pool, pool_);
+  for (const cu_event event : {begun_, ended_}) {
+    if (event != nullptr) release(functions_.destroy_event, event);
+  }
   if (recording_ != nullptr) release(functions_.destroy_stream, recording_);
   if (stream_ != nullptr) release(functions_.destroy_stream, stream_);
   if (context_ == nullptr) return;
@@ -163,12 +173,13 @@ class Device::Buffer final : public device::Memory {
   }
   ~Buffer() override {
     if (owner_ == nullptr) {
-      device_.give_back(pointer_, bytes_);
+      device_.give_back(pointer_, bytes_, is_lent_);
     } else {
       static_cast<void>(device_.wait());  // the queue may still read it
     }
     device::count_object(-1);
   }
+  void lend() const override { is_lent_ = true; }
   static cu_pointer at(const device::Ref& ref) {
     if (ref.memory == nullptr) return 0;
     return static_cast<const Buffer*>(ref.memory)->pointer_ + static_cast<cu_pointer>(ref.offset);
@@ -179,12 +190,29 @@ class Device::Buffer final : public device::Memory {
   cu_pointer pointer_;
   int64_t bytes_ = 0;
   std::shared_ptr<const void> owner_;
+  mutable std::atomic<bool> is_lent_ = false;
 };
 
 std::optional<device::Driver::Place> Device::place(const device::Ref& ref) const {
   constexpr int32_t kOfDlpack = 2;
   return Place{kOfDlpack, info_.index, reinterpret_cast<void*>(Buffer::at(ref)),
                reinterpret_cast<uintptr_t>(stream_)};
+}
+
+core::Status Device::let_wait(uintptr_t queue) {
+  cu_event event = nullptr;
+  return in_context([&]() -> core::Status {
+    MITHRIL_RETURN_IF_ERROR(
+        call(functions_.create_event, "cuEventCreate", &event, kEventWithoutTiming));
+    core::Status status = call(functions_.record_event, "cuEventRecord", event, stream_);
+    if (status.ok()) {
+      constexpr unsigned kNoFlags = 0;
+      status = call(functions_.let_wait, "cuStreamWaitEvent", reinterpret_cast<cu_stream>(queue),
+                    event, kNoFlags);
+    }
+    functions_.destroy_event(event);  // the driver keeps it until then
+    return status;
+  });
 }
 
 core::Result<device::MemoryPtr> Device::borrow(void* pointer, std::shared_ptr<const void> owner) {
@@ -194,6 +222,7 @@ core::Result<device::MemoryPtr> Device::borrow(void* pointer, std::shared_ptr<co
 
 // All that the queue does with memory comes in order: it can be taken again at once.
 core::Result<cu_pointer> Device::take(int64_t bytes) {
+  if (spare_.lent_bytes() > info_.memory / kLentShare) try_to_take_back_lent();
   if (const auto spare = spare_.take(bytes)) {
     if (!core::env().poison) return *spare;
     core::Status filled =
@@ -212,9 +241,36 @@ core::Result<cu_pointer> Device::take(int64_t bytes) {
   return pointer;
 }
 
-void Device::give_back(cu_pointer pointer, int64_t bytes) const {
+// Another library's stream may still use what was lent, and none says which.
+void Device::give_back(cu_pointer pointer, int64_t bytes, bool is_lent) const {
   count_bytes(-bytes);
-  if (!spare_.keep(pointer, bytes)) free(pointer);
+  if (is_lent) {
+    spare_.set_aside(pointer, bytes);
+  } else if (!spare_.keep(pointer, bytes)) {
+    free(pointer);
+  }
+}
+
+// Once all streams of the context are through: under the mutex, as a wait for them ends a
+// recording.
+core::Status Device::take_back_lent() {
+  const auto lent = spare_.take_lent();  // what comes meanwhile is for the next time
+  if (lent.empty()) return {};
+  core::Status waited = within(functions_.wait_for_context, "cuCtxSynchronize");
+  for (const auto& [pointer, bytes] : lent) {
+    if (!waited.ok()) {
+      spare_.set_aside(pointer, bytes);
+    } else if (!spare_.keep(pointer, bytes)) {
+      free(pointer);
+    }
+  }
+  return waited;
+}
+
+// Whoever has the device may wait for who calls this, as the interpreter does.
+void Device::try_to_take_back_lent() {
+  const auto lock = try_lock();
+  if (lock.owns_lock()) static_cast<void>(take_back_lent());
 }
 
 void Device::free(cu_pointer pointer) const {
@@ -231,13 +287,19 @@ void Device::free_spare() {
 
 void Device::release_spare() {
   Driver::release_spare();
+  {
+    const auto lock = this->lock();
+    static_cast<void>(take_back_lent());
+  }
   free_spare();
 }
 
 core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {
   const int64_t size = std::max<int64_t>(bytes + kGranule - 1, kGranule) / kGranule * kGranule;
   auto taken = take(size);
-  if (!taken.ok() && taken.error().kind == ErrorKind::kMemory && spare_.bytes() > 0) {
+  const bool has_spare = spare_.bytes() + spare_.lent_bytes() > 0;
+  if (!taken.ok() && taken.error().kind == ErrorKind::kMemory && has_spare) {
+    try_to_take_back_lent();
     free_spare();
     MITHRIL_RETURN_IF_ERROR(wait());
     taken = take(size);
@@ -308,6 +370,26 @@ core::Status Device::unmap(device::Ref at, int64_t bytes, bool is_written, std::
 core::Status Device::wait() const {
   return within(functions_.wait, "cuStreamSynchronize", stream_);
 }
+core::Status Device::begin_timing() {
+  for (cu_event* const event : {&begun_, &ended_}) {
+    if (*event != nullptr) continue;
+    MITHRIL_RETURN_IF_ERROR(within(functions_.create_event, "cuEventCreate", event, kEventTiming));
+    device::count_object(1);
+  }
+  return within(functions_.record_event, "cuEventRecord", begun_, stream_);
+}
+
+core::Result<int64_t> Device::end_timing() {
+  core::Status status = within(functions_.record_event, "cuEventRecord", ended_, stream_);
+  core::Status waited = finish();
+  MITHRIL_RETURN_IF_ERROR(std::move(status));
+  MITHRIL_RETURN_IF_ERROR(std::move(waited));
+  float milliseconds = 0;
+  MITHRIL_RETURN_IF_ERROR(
+      within(functions_.elapsed, "cuEventElapsedTime", &milliseconds, begun_, ended_));
+  return std::llround(1e6 * static_cast<double>(milliseconds));
+}
+
 core::Status Device::finish() {
   const Staging::Mark mark = staging_.mark();
   core::Status status = wait();
@@ -362,6 +444,7 @@ const device::Dialect kDialect = {
     .item = "((m_i64)blockIdx.x * blockDim.x + threadIdx.x)",
     .block = "(m_i64)blockIdx.x",
     .may_exceed = true,
+    .shared = "__shared__ ",
 };
 
 // A thread takes one element or one short row; those of neighbours lie side by side. A block takes
@@ -373,7 +456,10 @@ device::PrintOptions Device::print_options() const {
           .most_items = int64_t{1} << 36,
           .takes_columns = false,
           .chunk = 16,
-          .threads_of_rows = kThreads};
+          .threads_of_rows = kThreads,
+          .shared_bytes = kSharedBytes,
+          .tile = device::kBlockTile,
+          .parameter_bytes = kParameterBytes};
 }
 
 core::Result<std::string> Device::compile(const std::string& text) const {

@@ -64,6 +64,7 @@ class Device final : public device::Driver {
   core::Result<device::MemoryPtr> operand(const void* host, int64_t bytes,
                                           bool is_written) override;
   std::optional<Place> place(const device::Ref& ref) const override;
+  core::Status let_wait(uintptr_t queue) override;
   core::Result<device::MemoryPtr> borrow(void* pointer, std::shared_ptr<const void> owner) override;
   core::Status write(device::Ref to, const void* host, int64_t bytes) override;
   core::Status read(device::Ref from, void* host, int64_t bytes) override;
@@ -82,6 +83,8 @@ class Device final : public device::Driver {
   core::Status begin_recording() override;
   core::Result<std::unique_ptr<const device::CommandBuffer>> end_recording() override;
   core::Status enqueue(const device::CommandBuffer& commands) override;
+  core::Status begin_timing() override;
+  core::Result<int64_t> end_timing() override;
   core::Status finish() override;
   void release_spare() override;
 
@@ -96,7 +99,9 @@ class Device final : public device::Driver {
   core::Status wait() const;
   core::Result<cu_pointer> take(int64_t bytes);
   core::Result<Workspace> workspace(int64_t bytes);
-  void give_back(cu_pointer pointer, int64_t bytes) const;
+  void give_back(cu_pointer pointer, int64_t bytes, bool is_lent) const;
+  core::Status take_back_lent();
+  void try_to_take_back_lent();
   void free(cu_pointer pointer) const;
   void free_spare();
   cu_stream queue() const { return is_recording_ ? recording_ : stream_; }
@@ -143,7 +148,8 @@ class Device final : public device::Driver {
   cu_pool pool_ = nullptr;  // null: memory comes from the driver at once
   mutable SpareMemory spare_;
   Staging staging_;
-  void* pinned_ = nullptr;  // that of staging_
+  cu_event begun_ = nullptr, ended_ = nullptr;  // of what is being timed; null: nothing was yet
+  void* pinned_ = nullptr;                      // that of staging_
   // Records graphs: memory may be given back to the other one meanwhile, by any thread.
   cu_stream recording_ = nullptr;
   bool is_recording_ = false;

@@ -26,6 +26,23 @@ int64_t SpareMemory::bytes() const {
   return bytes_;
 }
 
+void SpareMemory::set_aside(cu_pointer pointer, int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  lent_.emplace_back(pointer, bytes);
+  lent_bytes_ += bytes;
+}
+
+int64_t SpareMemory::lent_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return lent_bytes_;
+}
+
+std::vector<std::pair<cu_pointer, int64_t>> SpareMemory::take_lent() {
+  const std::lock_guard lock(mutex_);
+  lent_bytes_ = 0;
+  return std::exchange(lent_, {});
+}
+
 std::vector<cu_pointer> SpareMemory::take_all() {
   const std::lock_guard lock(mutex_);
   std::vector<cu_pointer> out;

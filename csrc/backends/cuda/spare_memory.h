@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/api.h"
@@ -27,11 +28,18 @@ class SpareMemory {
   std::vector<cu_pointer> take_all();
   int64_t bytes() const;
 
+  /// Keeps an allocation apart, which take() does not hand out: somebody else may still use it.
+  void set_aside(cu_pointer pointer, int64_t bytes);
+  int64_t lent_bytes() const;
+  /// All that is apart, with bytes, for who then waits for everybody else.
+  std::vector<std::pair<cu_pointer, int64_t>> take_lent();
+
  private:
   const int64_t most_;
   mutable std::mutex mutex_;
-  int64_t bytes_ = 0;
+  int64_t bytes_ = 0, lent_bytes_ = 0;
   std::map<int64_t, std::set<cu_pointer>> kept_;  // by bytes
+  std::vector<std::pair<cu_pointer, int64_t>> lent_;
 };
 
 }  // namespace mithril::cuda

@@ -4,7 +4,9 @@
 #include <unistd.h>
 #include <utility>
 
+#include "backends/device/peak.h"
 #include "backends/device/self_test.h"
+#include "runtime/recording.h"
 
 namespace mithril::device {
 namespace {
@@ -13,10 +15,16 @@ namespace {
 constexpr uintptr_t kFirstAddress = uintptr_t{1} << 62;
 constexpr uintptr_t kAddressAlignment = 256;
 
+std::atomic<void (*)()> check_of_locks{nullptr};
+
 }  // namespace
 
-Driver::Driver(std::string kind, std::string name, int64_t memory)
-    : kind_(std::move(kind)), name_(std::move(name)), memory_(memory), process_(getpid()) {}
+Driver::Driver(std::string kind, std::string name, int64_t memory, bool is_cpu)
+    : kind_(std::move(kind)),
+      name_(std::move(name)),
+      memory_(memory),
+      process_(getpid()),
+      lead_(is_cpu ? Lead::kMostOfCpu : Lead::kMostOfGpu) {}
 
 core::Status Driver::check_process() const {
   if (getpid() == process_) return {};
@@ -28,14 +36,35 @@ core::Status Driver::check_process() const {
   return error;
 }
 
+std::unique_lock<std::recursive_mutex> Driver::lock() {
+  if (void (*const check)() = check_of_locks) check();
+  return std::unique_lock(mutex_);
+}
+
+void Driver::check_before_locks(void (*check)()) { check_of_locks = check; }
+
 core::Result<bool> Driver::has_exact_bits() {
   MITHRIL_RETURN_IF_ERROR(check_process());
-  const std::lock_guard lock(mutex_);
+  const auto lock = this->lock();
   if (!may_round_exactly()) return false;
   if (!is_exact_) {
     MITHRIL_ASSIGN(is_exact_, device::has_exact_bits(*this));
   }
   return *is_exact_;
+}
+
+core::Result<Peak> Driver::peak() {
+  MITHRIL_RETURN_IF_ERROR(check_process());
+  const std::lock_guard lock(mutex_);
+  if (!peak_) {
+    MITHRIL_ASSIGN(peak_, measure_peak(*this));
+  }
+  return *peak_;
+}
+
+std::optional<Peak> Driver::known_peak() {
+  const std::lock_guard lock(mutex_);
+  return peak_;
 }
 
 std::shared_ptr<const Program> Driver::loaded(const std::string& text) {
@@ -55,6 +84,11 @@ std::shared_ptr<const Program> Driver::remember(const std::string& text,
 core::Result<MemoryPtr> Driver::borrow(void* /*pointer*/, std::shared_ptr<const void> /*owner*/) {
   return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
                     "{}: no other library shares memory with {}", kind_, name_);
+}
+
+core::Status Driver::let_wait(uintptr_t /*queue*/) {
+  return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                    "{}: no other library waits for {}", kind_, name_);
 }
 
 namespace {
@@ -104,7 +138,7 @@ void Driver::count_bytes(int64_t change) const {
 }
 
 void Driver::release_spare() {
-  const std::lock_guard lock(mutex_);
+  const auto lock = this->lock();
   arena_ = {};
 }
 
@@ -113,9 +147,18 @@ core::Status Driver::settle() {
   return finish();
 }
 
+core::Status Driver::stay_near(double more) {
+  if (unwaited_ == 0 || unwaited_ + more <= lead_.nanoseconds()) return {};
+  const double enqueued = unwaited_;
+  const int64_t start = runtime::now();
+  MITHRIL_RETURN_IF_ERROR(settle());
+  lead_.note_wait(enqueued, static_cast<double>(runtime::now() - start));
+  return {};
+}
+
 core::Status Driver::wait_for_all() {
   MITHRIL_RETURN_IF_ERROR(check_process());
-  const std::lock_guard lock(mutex_);
+  const auto lock = this->lock();
   return settle();
 }
 

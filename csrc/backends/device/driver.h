@@ -2,6 +2,7 @@
 // happens in order. opencl/ and cuda/ implement it.
 #pragma once
 #include <atomic>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -11,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "backends/device/lead.h"
 #include "backends/device/plan_code.h"
 #include "core/status.h"
 
@@ -23,6 +25,8 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
   virtual ~Memory() = default;
+  /// Says that another library was let at it: its queues may use it when it is given back.
+  virtual void lend() const {}
 };
 using MemoryPtr = std::unique_ptr<const Memory>;
 
@@ -37,10 +41,16 @@ struct Ref {
 /// A function of a program that can be launched.
 class Kernel {
  public:
-  Kernel() = default;
+  explicit Kernel(int most_threads = INT_MAX) : most_threads_(most_threads) {}
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   virtual ~Kernel() = default;
+  /// Threads that may do an item of it together: what it keeps in registers may not leave room for
+  /// all that the device has.
+  int most_threads() const { return most_threads_; }
+
+ private:
+  int most_threads_;
 };
 
 /// A source as the device has it.
@@ -78,12 +88,18 @@ struct Arena {
   int64_t bytes = 0;
 };
 
+/// Holds what a device was measured to do in a second at best.
+struct Peak {
+  double float32 = 0, float64 = 0;  // multiplications and additions
+  double bandwidth = 0;             // bytes read and written
+};
+
 /// One device with one queue, which all programs of the process share. Whoever enqueues holds
-/// `mutex()`. What was enqueued may run until finish(): operands live as long.
+/// lock(). What was enqueued may run until finish(): operands live as long.
 class Driver {
  public:
-  /// `kind`: "OpenCL"; `name`: of the device; `memory`: its bytes.
-  Driver(std::string kind, std::string name, int64_t memory);
+  /// `kind`: "OpenCL"; `name`: of the device; `memory`: its bytes; `is_cpu`: it is one.
+  Driver(std::string kind, std::string name, int64_t memory, bool is_cpu = false);
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
   virtual ~Driver() = default;
@@ -91,8 +107,16 @@ class Driver {
   const std::string& kind() const { return kind_; }
   const std::string& name() const { return name_; }
   int64_t memory() const { return memory_; }
-  /// A run may begin within a run of the same thread: of a handler of signals, between two steps.
-  std::recursive_mutex& mutex() { return mutex_; }
+  /// Takes the device for this thread. A run may begin within a run of the same thread: of a
+  /// handler of signals, between two steps.
+  ///
+  /// A run that has it polls for interrupts (runtime::RunControl), which takes Python's lock:
+  /// nobody may wait for the device while they hold that one, or both wait for ever.
+  std::unique_lock<std::recursive_mutex> lock();
+  /// Takes it if nobody else has it.
+  std::unique_lock<std::recursive_mutex> try_lock() { return {mutex_, std::try_to_lock}; }
+  /// Lets `check` be called before every lock(), which finds who breaks that rule.
+  static void check_before_locks(void (*check)());
 
   /// Fails in a process that was forked from the one that opened the device: drivers do not survive
   /// that.
@@ -101,10 +125,16 @@ class Driver {
   /// Tells whether float arithmetic has IEEE 754's bits (self_test.h). Tried once.
   core::Result<bool> has_exact_bits();
 
+  /// Measures what the device can do at best (peak.h), once: some tens of milliseconds, and what
+  /// its compiler takes.
+  core::Result<Peak> peak();
+  /// The same, if it was measured.
+  std::optional<Peak> known_peak();
+
   /// Finds what was built of a text; null where nothing of it is in use any more.
   std::shared_ptr<const Program> loaded(const std::string& text);
 
-  /// Memory for temporaries of a run, who holds the mutex and gives it back in the end.
+  /// Memory for temporaries of a run, who holds the lock and gives it back in the end.
   core::Result<Arena> take_arena(int64_t bytes);
   void give_back(Arena arena) { arena_ = std::move(arena); }
 
@@ -126,10 +156,14 @@ class Driver {
   /// The place that an address of this driver stands for.
   Ref stored(const void* address) const;
 
-  /// Nanoseconds, estimated, of what was enqueued since somebody waited. Whoever has the mutex sets
+  /// Nanoseconds, estimated, of what was enqueued since somebody waited. Whoever has the lock sets
   /// it.
   std::atomic<double>& unwaited() { return unwaited_; }
-  /// Waits until all that was enqueued is done. Under the mutex; wait_for_all() takes it.
+  /// How far the host may be ahead of the queue. Under the lock.
+  Lead& lead() { return lead_; }
+  /// Waits where `more` nanoseconds behind what is enqueued would be too far ahead. Under the lock.
+  core::Status stay_near(double more);
+  /// Waits until all that was enqueued is done. Under the lock; wait_for_all() takes it.
   core::Status settle();
   core::Status wait_for_all();
 
@@ -152,6 +186,9 @@ class Driver {
   };
   /// Nothing where no other library could read memory of the device.
   virtual std::optional<Place> place(const Ref& /*ref*/) const { return {}; }
+  /// Lets another library's queue wait for all that was enqueued, and the host for nothing; only
+  /// where there are places.
+  virtual core::Status let_wait(uintptr_t queue);
   /// Memory of another library's at a pointer, which `owner` keeps; only where there are places.
   virtual core::Result<MemoryPtr> borrow(void* pointer, std::shared_ptr<const void> owner);
 
@@ -184,10 +221,16 @@ class Driver {
   /// functions are called only then.
   virtual bool records_commands() const { return false; }
   /// Until end_recording(), which is called whatever happens, launch() and copy() are recorded
-  /// instead of enqueued, and nothing else is called under the mutex.
+  /// instead of enqueued, and nothing else is called under the lock.
   virtual core::Status begin_recording();
   virtual core::Result<std::unique_ptr<const CommandBuffer>> end_recording();
   virtual core::Status enqueue(const CommandBuffer& commands);
+
+  /// Measures launch() and multiply() until end_timing(), which is called whatever happens; nothing
+  /// else is called under the mutex meanwhile.
+  virtual core::Status begin_timing() = 0;
+  /// Waits for them, and gives the nanoseconds that the device took by its own clock.
+  virtual core::Result<int64_t> end_timing() = 0;
 
   /// Waits as settle() does, which also notes it.
   virtual core::Status finish() = 0;
@@ -206,6 +249,7 @@ class Driver {
   std::recursive_mutex mutex_;
   Arena arena_;  // of the last run; empty while it is taken
   std::atomic<double> unwaited_ = 0;
+  Lead lead_;
   mutable std::atomic<int64_t> used_bytes_ = 0, peak_bytes_ = 0;
   struct Given {
     const Memory* memory;
@@ -216,6 +260,7 @@ class Driver {
   std::mutex programs_mutex_;
   std::map<std::string, std::weak_ptr<const Program>> programs_;  // by text
   std::optional<bool> is_exact_;
+  std::optional<Peak> peak_;
 };
 
 }  // namespace mithril::device

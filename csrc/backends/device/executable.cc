@@ -1,6 +1,7 @@
 #include "backends/device/executable.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <utility>
 
@@ -16,9 +17,6 @@ using plan::Buffer;
 using plan::Plan;
 using plan::PlannedStep;
 using runtime::RunControl;
-
-// Nanoseconds between waits, as they are estimated for a core of a CPU.
-constexpr double kBetweenWaits = 2'000'000, kBetweenWaitsOfGpu = 100'000'000;
 
 std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count) {
   std::vector<int64_t> out(static_cast<size_t>(count), 0);
@@ -68,6 +66,14 @@ Plan alone(const Plan& plan, const PlannedStep& planned) {
   return out;
 }
 
+// Says what takes the most where a driver refused memory.
+Status named(Status status, const Plan& plan) {
+  if (!status.ok() && status.error().kind == core::ErrorKind::kMemory) {
+    plan::name_largest(plan, status.error());
+  }
+  return status;
+}
+
 }  // namespace
 
 // ---------------------------------------------------------------- what is made once
@@ -83,9 +89,8 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
   MITHRIL_RETURN_IF_ERROR(
       plan::check_memory(out->plan_, {out->driver_->memory(), "and the device has"}));
   PrintOptions options = out->driver_->print_options();
-  out->between_waits_ = options.is_cpu ? kBetweenWaits : kBetweenWaitsOfGpu;
-  MITHRIL_RETURN_IF_ERROR(out->compile(std::move(options), build));
-  MITHRIL_RETURN_IF_ERROR(out->prepare_report());
+  MITHRIL_RETURN_IF_ERROR(named(out->compile(std::move(options), build), out->plan_));
+  MITHRIL_RETURN_IF_ERROR(named(out->prepare_report(), out->plan_));
   out->prepare_recording();
   return std::shared_ptr<const Executable>(std::move(out));
 }
@@ -96,10 +101,46 @@ core::Status Executable::compile(PrintOptions options, const Build& build) {
   if (!options.refused.empty()) {
     MITHRIL_ASSIGN(source_, print_plan(plan_, options));
   }
-  if (!source_.text.empty()) {
-    MITHRIL_ASSIGN(program_, build(source_.text));
+  MITHRIL_RETURN_IF_ERROR(build_source(build));
+  MITHRIL_ASSIGN(int most, most_threads(*source_.code));
+  while (most != INT_MAX) {  // fewer each time
+    options.limit_threads(most);
+    MITHRIL_ASSIGN(source_, print_plan(plan_, options));
+    MITHRIL_RETURN_IF_ERROR(build_source(build));
+    MITHRIL_ASSIGN(most, most_threads(*source_.code));
   }
   return prepare(*source_.code);
+}
+
+core::Status Executable::build_source(const Build& build) {
+  kernels_.clear();
+  if (source_.text.empty()) return {};
+  MITHRIL_ASSIGN(program_, build(source_.text));
+  return {};
+}
+
+core::Result<int> Executable::most_threads(const PlanCode& code) {
+  int out = INT_MAX;
+  const auto look = [&](const std::string& name, const Launch& launch) -> core::Status {
+    if (launch.threads == 0) return {};
+    MITHRIL_ASSIGN(const Kernel* const kernel, kernel_of(name));
+    if (kernel->most_threads() < launch.threads) out = std::min(out, kernel->most_threads());
+    return {};
+  };
+  for (const StepCode& step : code.steps) {
+    if (step.kind == StepCode::Kind::kLaunch) {
+      MITHRIL_RETURN_IF_ERROR(look(step.kernel, step.launch));
+    }
+    for (const KernelLaunch& one : step.before) {
+      MITHRIL_RETURN_IF_ERROR(look(one.kernel, one.launch));
+    }
+    for (const PlanCode* inner : {step.first.get(), step.second.get()}) {
+      if (inner == nullptr) continue;
+      MITHRIL_ASSIGN(const int most, most_threads(*inner));
+      out = std::min(out, most);
+    }
+  }
+  return out;
 }
 
 // What the queue still runs needs the kernels and the constants. Others may enqueue meanwhile.
@@ -191,7 +232,7 @@ void Executable::prepare_recording() {
   const bool waits =
       !source_.checked.empty() &&
       std::find(is_overwritten_.begin(), is_overwritten_.end(), true) != is_overwritten_.end();
-  is_recordable_ = commands->nanoseconds <= between_waits_ && !waits;
+  is_recordable_ = commands->nanoseconds <= driver_->lead().most() && !waits;
   nanoseconds_ = commands->nanoseconds;
 }
 
@@ -203,21 +244,23 @@ class Executable::Run {
       : executable_(executable),
         driver_(*executable.driver_),
         control_(control),
+        outer_(std::exchange(executable.innermost_, this)),
         unwaited_(driver_.unwaited()) {}
-  ~Run() { driver_.give_back(std::move(arena_)); }
+  ~Run() {
+    executable_.innermost_ = outer_;
+    driver_.give_back(std::move(arena_));
+  }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
   Status run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-    if (unwaited_ > executable_.between_waits_) {  // of runs before
-      MITHRIL_RETURN_IF_ERROR(driver_.settle());
-    }
+    MITHRIL_RETURN_IF_ERROR(driver_.stay_near(0));  // of runs before
+    if (outer_ != nullptr) MITHRIL_RETURN_IF_ERROR(outer_->keep_report());
     const PlanCode& code = *executable_.source_.code;
     Bases bases = bases_of(code);
     MITHRIL_ASSIGN(arena_, driver_.take_arena(code.bytes));
     bases[Plan::kArena] = {arena_.memory.get(), 0};
     Status status = bring_in(inputs, outputs, bases);
-    if (status.ok()) status = clear_report();
     if (status.ok()) status = all_steps(code, bases);
     if (status.ok() && !given_.empty()) status = refuse();
     if (status.ok()) status = take_out(inputs, outputs, bases);
@@ -296,16 +339,36 @@ class Executable::Run {
 
   // ---- indices that are out of bounds
 
-  Status clear_report() {
+  // Clears what runs before reported, ahead of the first step that may.
+  Status open_report() {
     static constexpr Report kNone;
-    if (executable_.report_ == nullptr) return {};
+    if (executable_.report_ == nullptr || has_report_) return {};
+    has_report_ = true;
     return driver_.write({executable_.report_.get(), 0}, &kNone, sizeof kNone);
+  }
+
+  // Before a run within this one, which reports to the same place.
+  Status keep_report() {
+    if (is_unsure_) {
+      MITHRIL_RETURN_IF_ERROR(ask_for_report());
+      MITHRIL_RETURN_IF_ERROR(driver_.settle());
+    }
+    has_report_ = false;
+    return {};
   }
 
   Status ask_for_report() {
     is_unsure_ = false;
+    if (found_.is_there != 0) return {};  // the first one is told
     has_host_memory_ = true;
     return driver_.read({executable_.report_.get(), 0}, &found_, sizeof found_);
+  }
+
+  // The last operand of a step that may report.
+  Status add_report(std::vector<Ref>& operands) {
+    operands.push_back({executable_.report_.get(), 0});
+    is_unsure_ = true;
+    return open_report();
   }
 
   // Turns the report that was asked for, once it is there, into an error.
@@ -318,9 +381,10 @@ class Executable::Run {
 
   // Waits for what steps so far report: what comes next cannot be taken back.
   Status refuse() {
-    if (!is_unsure_) return {};
-    MITHRIL_RETURN_IF_ERROR(ask_for_report());
-    MITHRIL_RETURN_IF_ERROR(driver_.settle());
+    if (is_unsure_) {
+      MITHRIL_RETURN_IF_ERROR(ask_for_report());
+      MITHRIL_RETURN_IF_ERROR(driver_.settle());
+    }
     return reported();
   }
 
@@ -360,13 +424,14 @@ class Executable::Run {
   // recorded; from then on they are enqueued as one.
   Status all_steps(const PlanCode& code, const Bases& bases) {
     const bool may_wait = !executable_.source_.checked.empty() && !given_.empty();
-    if (!executable_.is_recordable_ || executable_.recordings_.has_given_up() || may_wait ||
-        is_timed()) {
-      return steps(code, bases);
-    }
+    if (!executable_.is_recordable_ || may_wait || is_timed()) return steps(code, bases);
+    // A run of this executable within the poll finds, makes and drops entries.
+    MITHRIL_RETURN_IF_ERROR(poll(executable_.nanoseconds_));
+    const bool is_long = executable_.nanoseconds_ > driver_.lead().nanoseconds();
+    if (is_long || executable_.recordings_.has_given_up()) return steps(code, bases);
     Recordings::Entry& entry = executable_.recordings_.at(addresses(bases));
     if (entry.is_new) return steps(code, bases);
-    MITHRIL_RETURN_IF_ERROR(poll(executable_.nanoseconds_));
+    MITHRIL_RETURN_IF_ERROR(open_report());
     if (entry.commands == nullptr) {
       auto commands = recorded(code, bases);
       if (!commands.ok()) {
@@ -375,6 +440,7 @@ class Executable::Run {
       }
       entry.commands = std::move(*commands);
     }
+    unwaited_ += executable_.nanoseconds_;
     is_unsure_ = !executable_.source_.checked.empty();
     return driver_.enqueue(*entry.commands);
   }
@@ -415,14 +481,34 @@ class Executable::Run {
         at += code.steps[at].chain->count - 1;
         continue;
       }
-      MITHRIL_RETURN_IF_ERROR(poll(plan::nanoseconds_of(*code.plan, code.plan->steps[at].step)));
-      const int64_t start = is_timed ? runtime::now() : 0;
+      MITHRIL_RETURN_IF_ERROR(begin(plan::nanoseconds_of(*code.plan, code.plan->steps[at].step)));
       if (is_unsure_ && overwrites(code, code.plan->steps[at])) MITHRIL_RETURN_IF_ERROR(refuse());
-      MITHRIL_RETURN_IF_ERROR(step(code, made, at, bases, behind));
-      if (!is_timed) continue;
-      MITHRIL_RETURN_IF_ERROR(driver_.settle());
-      note(*code.plan, at, runtime::now() - start, start);
+      MITHRIL_RETURN_IF_ERROR(is_timed ? timed_step(code, made, at, bases, behind)
+                                       : step(code, made, at, bases, behind));
     }
+    return {};
+  }
+
+  // The device times its kernels, the host what it takes part in.
+  Status timed_step(const PlanCode& code, const Prepared& made, size_t at, const Bases& bases,
+                    Ref behind) {
+    const StepCode& step = code.steps[at];
+    const int64_t start = runtime::now();
+    if (step.kind != StepCode::Kind::kLaunch && step.product == nullptr) {
+      MITHRIL_RETURN_IF_ERROR(this->step(code, made, at, bases, behind));
+      MITHRIL_RETURN_IF_ERROR(driver_.settle());
+      note(*code.plan, at, runtime::now() - start, start, 1);
+      return {};
+    }
+    if (step.is_checked)
+      MITHRIL_RETURN_IF_ERROR(open_report());  // timed kernels have a queue apart
+    MITHRIL_RETURN_IF_ERROR(driver_.begin_timing());
+    Status status = this->step(code, made, at, bases, behind);
+    auto nanoseconds = driver_.end_timing();
+    MITHRIL_RETURN_IF_ERROR(std::move(status));
+    MITHRIL_ASSIGN(const int64_t elapsed, std::move(nanoseconds));
+    unwaited_ = 0;
+    note(*code.plan, at, elapsed, start, 0);
     return {};
   }
 
@@ -446,15 +532,14 @@ class Executable::Run {
   Status chain(const PlanCode& code, const Kernel& kernel, size_t at, const Bases& bases,
                Ref behind) {
     const Chain& chain = *code.steps[at].chain;
-    MITHRIL_RETURN_IF_ERROR(poll(chain.nanoseconds));
+    MITHRIL_RETURN_IF_ERROR(begin(chain.nanoseconds));
     for (size_t i = 0; i < chain.count && is_unsure_; ++i) {
       if (overwrites(code, code.plan->steps[at + i])) MITHRIL_RETURN_IF_ERROR(refuse());
     }
     std::vector<Ref> operands;
     for (const size_t base : chain.bases) operands.push_back(bases[base]);
     if (chain.has_scratch) operands.push_back(behind);
-    if (chain.is_checked) operands.push_back({executable_.report_.get(), 0});
-    is_unsure_ = is_unsure_ || chain.is_checked;
+    if (chain.is_checked) MITHRIL_RETURN_IF_ERROR(add_report(operands));
     return driver_.launch(kernel, operands, {1, 0});
   }
 
@@ -473,16 +558,23 @@ class Executable::Run {
     return driver_.multiply(*executable_.products_.at(&product), operands);
   }
 
+  std::vector<Ref> passed(const std::vector<size_t>& which, const PlannedStep& planned,
+                          const Bases& bases) const {
+    std::vector<Ref> out;
+    for (const size_t i : which) out.push_back(operand(planned, i, bases));
+    return out;
+  }
+
   Status launch(const StepCode& step, const PlannedStep& planned, const Prepared& made, size_t at,
                 const Bases& bases, Ref behind) {
-    std::vector<Ref> operands;
-    for (const size_t i : step.operands) operands.push_back(operand(planned, i, bases));
     for (size_t i = 0; i < step.before.size(); ++i) {
-      MITHRIL_RETURN_IF_ERROR(driver_.launch(*made.before[at][i], operands, step.before[i].launch));
+      MITHRIL_RETURN_IF_ERROR(driver_.launch(*made.before[at][i],
+                                             passed(step.before[i].operands, planned, bases),
+                                             step.before[i].launch));
     }
+    std::vector<Ref> operands = passed(step.operands, planned, bases);
     if (step.has_scratch) operands.push_back(behind);
-    if (step.is_checked) operands.push_back({executable_.report_.get(), 0});
-    is_unsure_ = is_unsure_ || step.is_checked;
+    if (step.is_checked) MITHRIL_RETURN_IF_ERROR(add_report(operands));
     return driver_.launch(*made.kernels[at], operands, step.launch);
   }
 
@@ -643,6 +735,7 @@ class Executable::Run {
                                Ref behind, const Carry& carry) {
     const plan::Loop& loop = *planned.step.loop;
     const size_t carries = loop.carry_bytes.size();
+    MITHRIL_RETURN_IF_ERROR(poll(0));  // also where neither it nor the body has steps
     Bases bases = bases_of(code);
     for (size_t i = 0; i < carries + static_cast<size_t>(loop.constants); ++i) {
       bases[static_cast<size_t>(code.plan->input_base(static_cast<int32_t>(i)))] =
@@ -679,35 +772,44 @@ class Executable::Run {
     return core::fail(core::ErrorKind::kInterrupted, core::Code::kInterrupted, "interrupted");
   }
 
-  // The queue is never far ahead of who waits for it: an interrupt ends the run between steps.
-  Status poll(double nanoseconds) {
+  // Before a step: an interrupt ends the run between steps.
+  Status begin(double nanoseconds) {
     if (is_recording_) return {};
-    if (control_.poll != nullptr && unwaited_ > 0 &&
-        unwaited_ + nanoseconds > executable_.between_waits_) {
-      MITHRIL_RETURN_IF_ERROR(driver_.settle());
-      control_.poll(control_.poll_context);
-    }
+    MITHRIL_RETURN_IF_ERROR(poll(nanoseconds));
     unwaited_ += nanoseconds;
-    return is_cancelled() ? interrupted() : Status();
+    return {};
   }
 
-  void note(const Plan& plan, size_t at, int64_t elapsed, int64_t start) const {
+  // The queue is never far ahead of who waits for it, and whoever has waited, whatever for, asks. A
+  // handler of signals may run this executable then.
+  Status poll(double nanoseconds) {
+    if (control_.poll != nullptr) {
+      MITHRIL_RETURN_IF_ERROR(driver_.stay_near(nanoseconds));
+      if (unwaited_ == 0) control_.poll(control_.poll_context);
+    }
+    return is_cancelled() ? interrupted() : reported();
+  }
+
+  // `threads`: of the host; 0: the device does it.
+  void note(const Plan& plan, size_t at, int64_t elapsed, int64_t start, int threads) const {
     const plan::Step& step = plan.steps[at].step;
     if (runtime::Profile* const profile = runtime::Profile::process()) {
       profile->counter(step.label).add(elapsed, plan::bytes_of(plan, step));
     }
     if (control_.recording == nullptr) return;
     control_.recording->add(
-        {&plan, static_cast<int32_t>(at), 1, runtime::thread_id(), start, elapsed});
+        {&plan, static_cast<int32_t>(at), threads, runtime::thread_id(), start, elapsed});
   }
 
   const Executable& executable_;
   Driver& driver_;
   const RunControl& control_;
+  Run* const outer_;  // the run of this executable that polls; null: there is none
   Arena arena_;
   std::vector<MemoryPtr> operands_;
   std::vector<size_t> given_;     // bases of outputs that are inputs, too
   bool is_recording_ = false;     // whether steps are recorded, not enqueued
+  bool has_report_ = false;       // whether what lies in the report is this run's
   bool is_unsure_ = false;        // whether steps may have reported what nobody has asked for
   bool has_host_memory_ = false;  // whether the queue reads or writes some
   Report found_;
@@ -717,8 +819,8 @@ class Executable::Run {
 core::Status Executable::run(std::span<const void* const> inputs, std::span<void* const> outputs,
                              const RunControl& control) const {
   MITHRIL_RETURN_IF_ERROR(driver_->check_process());
-  const std::lock_guard lock(driver_->mutex());
-  return Run(*this, control).run(inputs, outputs);
+  const auto lock = driver_->lock();
+  return named(Run(*this, control).run(inputs, outputs), plan_);
 }
 
 }  // namespace mithril::device

@@ -42,6 +42,10 @@ class Executable final : public runtime::Executable {
   Executable(std::shared_ptr<Driver> driver, plan::Plan plan)
       : driver_(std::move(driver)), plan_(std::move(plan)) {}
   core::Status compile(PrintOptions options, const Build& build);
+  core::Status build_source(const Build& build);
+  /// Finds how many threads the kernels let do an item together, where some let fewer than their
+  /// launches have; INT_MAX where none does.
+  core::Result<int> most_threads(const PlanCode& code);
   /// Makes libraries ready for products; `refused` gets those for which they have no algorithm.
   core::Status prepare_products(const PlanCode& code,
                                 std::set<const plan::LibraryProduct*>& refused);
@@ -60,11 +64,11 @@ class Executable final : public runtime::Executable {
   std::unordered_map<std::string, std::unique_ptr<Kernel>> kernels_;  // by name
   std::unordered_map<const PlanCode*, Prepared> prepared_;
   std::unordered_map<const plan::LibraryProduct*, std::unique_ptr<const PreparedProduct>> products_;
-  MemoryPtr report_;          // of a Report; null: no step reports
-  double between_waits_ = 0;  // nanoseconds, estimated
+  MemoryPtr report_;  // of a Report; null: no step reports
   bool is_recordable_ = false;
-  double nanoseconds_ = 0;         // of all steps, where they are recordable
-  mutable Recordings recordings_;  // of the steps of the plan
+  double nanoseconds_ = 0;            // of all steps, where they are recordable
+  mutable Recordings recordings_;     // of the steps of the plan
+  mutable Run* innermost_ = nullptr;  // of the runs that there are: each but the first within one
 };
 
 }  // namespace mithril::device

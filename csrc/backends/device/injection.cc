@@ -10,6 +10,7 @@ namespace {
 struct Injection {
   int64_t nth;
   int status;
+  bool lasts;
 };
 std::mutex injection_mutex;
 std::map<std::string, Injection> injections;
@@ -18,12 +19,12 @@ std::atomic<int64_t> objects{0};
 
 }  // namespace
 
-void inject_failure(const std::string& symbol, int64_t nth, int status) {
+void inject_failure(const std::string& symbol, int64_t nth, int status, bool lasts) {
   const std::lock_guard lock(injection_mutex);
   if (status == 0) {
     injections.erase(symbol);
   } else {
-    injections[symbol] = {nth, status};
+    injections[symbol] = {nth, status, lasts};
   }
   injects = !injections.empty();
 }
@@ -32,9 +33,11 @@ int injected(const char* symbol) {
   if (!injects.load(std::memory_order_relaxed)) return 0;
   const std::lock_guard lock(injection_mutex);
   const auto at = injections.find(symbol);
-  if (at == injections.end() || --at->second.nth != 0) return 0;
-  const int status = at->second.status;
-  injections.erase(at);
+  if (at == injections.end()) return 0;
+  const auto [nth, status, lasts] = at->second;
+  --at->second.nth;
+  if (lasts ? nth > 1 : nth != 1) return 0;
+  if (!lasts) injections.erase(at);
   injects = !injections.empty();
   return status;
 }

@@ -6,8 +6,8 @@
 namespace mithril::device {
 
 /// Lets the `nth` call (1 is the next one) of a driver's function, of all threads, fail with
-/// `status` instead of being made. Status 0 takes that back.
-void inject_failure(const std::string& symbol, int64_t nth, int status);
+/// `status` instead of being made; `lasts`: and all those behind it. Status 0 takes that back.
+void inject_failure(const std::string& symbol, int64_t nth, int status, bool lasts = false);
 /// The status that was injected for this call of `symbol`, or 0.
 int injected(const char* symbol);
 

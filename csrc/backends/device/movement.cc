@@ -1,6 +1,8 @@
 // Ops that only move elements and need memory of their own: concat, pad, appends to caches.
 #include <algorithm>
+#include <numeric>
 
+#include "backends/device/dialect.h"
 #include "backends/device/kernel_families.h"
 #include "select/views.h"
 
@@ -9,17 +11,20 @@ namespace {
 
 using core::product;
 
-constexpr size_t kMostOperands = 60;  // whose places a device takes as arguments: 1024 bytes
+// Of a kernel: every device has room for as many, and for the result.
+constexpr size_t kMostInputs = kLeastParameterBytes / kOperandBytes - kOwnOperands - 1;
 
 // ---------------------------------------------------------------- concat
 
+// WIDTH elements of each row of the result, from FIRST on.
 constexpr const char* kConcat = R"(for (m_i64 e = begin; e < end;) {
-    const m_i64 row = e / ROW, at = e % ROW;
+    const m_i64 row = e / WIDTH, at = e % WIDTH;
+    M_GLOBAL m_TYPE* const to = RESULT + row * ROW + FIRST + at;
     M_GLOBAL const m_TYPE* from;
     m_i64 count;
 PARTS
     if (count > end - e) count = end - e;
-    for (m_i64 i = 0; i < count; ++i) RESULT[e + i] = from[i];
+    for (m_i64 i = 0; i < count; ++i) to[i] = from[i];
     e += count;
   })";
 
@@ -43,35 +48,56 @@ std::vector<int64_t> parts_of(const KernelRequest& request) {
   return out;
 }
 
-core::Result<plan::Step> make_concat(const KernelRequest& request) {
-  const std::vector<int64_t> parts = parts_of(request);
+// Copies the operands [begin, end), which lie side by side in a row of the result.
+FunctionCall::Phase join(const KernelRequest& request, const std::vector<int64_t>& parts,
+                         size_t begin, size_t end) {
+  const int64_t row = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  const auto left = parts.begin() + static_cast<std::ptrdiff_t>(begin);
+  const int64_t first = std::accumulate(parts.begin(), left, int64_t{0});
+  FunctionCall::Phase out;
   std::string chosen;
-  int64_t row = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
+  int64_t width = 0;
+  for (size_t i = begin; i < end; ++i) {
     if (parts[i] == 0) continue;
+    out.operands.push_back(i);
     chosen += fmt::format(
         "    {}if (at < {}) {{\n      from = a{} + row * {} + (at - {});\n      count = {} - at;\n"
         "    }}\n",
-        chosen.empty() ? "" : "else ", row + parts[i], i, parts[i], row, row + parts[i]);
-    row += parts[i];
+        chosen.empty() ? "" : "else ", width + parts[i], i, parts[i], width, width + parts[i]);
+    width += parts[i];
   }
   chosen += "    else return;";
-  const int64_t elements = product(request.outputs[0].shape);
-  return step_of(call_of(request, filled(kConcat, {{"m_TYPE", "m_" + type_of(request.outputs[0])},
-                                                   {"ROW", text_of(row)},
-                                                   {"RESULT", fmt::format("a{}", parts.size())},
-                                                   {"PARTS", chosen}})),
-                 elements, static_cast<double>(elements));
+  if (width == 0) return out;
+  out.operands.push_back(parts.size());
+  out.units = product(request.outputs[0].shape) / row * width;
+  out.call = filled(kConcat, {{"m_TYPE", "m_" + type_of(request.outputs[0])},
+                              {"WIDTH", text_of(width)},
+                              {"ROW", text_of(row)},
+                              {"FIRST", text_of(first)},
+                              {"RESULT", fmt::format("a{}", parts.size())},
+                              {"PARTS", chosen}});
+  return out;
 }
 
-bool is_of_one_type(const KernelRequest& request) {
-  return std::all_of(request.inputs.begin(), request.inputs.end(), [&](const Operand& input) {
-    return !input.present() || input.dtype == request.outputs[0].dtype;
-  });
+core::Result<plan::Step> make_concat(const KernelRequest& request) {
+  const std::vector<int64_t> parts = parts_of(request);
+  const int64_t elements = product(request.outputs[0].shape);
+  std::vector<FunctionCall::Phase> phases;
+  for (size_t at = 0; at < parts.size(); at += kMostInputs) {
+    auto phase = join(request, parts, at, std::min(at + kMostInputs, parts.size()));
+    if (phase.units > 0) phases.push_back(std::move(phase));
+  }
+  FunctionCall call = call_of(request, phases.empty() ? "" : phases[0].call);
+  if (parts.size() > kMostInputs) {
+    call.in_phases = [phases = std::move(phases)](const plan::RegisterTile&) { return phases; };
+  }
+  return step_of(std::move(call), elements, static_cast<double>(elements));
 }
 
 bool fits_concat(const KernelRequest& request) {
-  return parts_of(request).size() <= kMostOperands && is_of_one_type(request);
+  return std::all_of(request.inputs.begin(), request.inputs.end(), [&](const Operand& input) {
+    return !input.present() || input.dtype == request.outputs[0].dtype;
+  });
 }
 
 // ---------------------------------------------------------------- pad
@@ -182,7 +208,7 @@ bool fits_cache(const KernelRequest& request) {
          select::is_contiguous(cache.shape, cache.strides);
 }
 
-constexpr select::Condition kJoins(fits_concat, "at most 60 operands, of one type");
+constexpr select::Condition kJoins(fits_concat, "operands of one type");
 constexpr select::Condition kPads(fits_pad, "an axis, and one type");
 constexpr select::Condition kCache(fits_cache, "float32 or float64 of both, and a cache in order");
 const select::KernelDef kKernels[] = {

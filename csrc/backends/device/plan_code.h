@@ -20,10 +20,11 @@ struct Launch {
   int threads = 0;  // that do an item together; 0: an item is one thread
 };
 
-/// A kernel of the source, with the operands of its step.
+/// A kernel of the source, with the operands of its step that are passed.
 struct KernelLaunch {
   std::string kernel;
   Launch launch;
+  std::vector<size_t> operands;
 };
 
 /// Small steps that follow each other, which one item of a CPU does in one kernel: to start a
@@ -50,7 +51,7 @@ struct StepCode {
   Kind kind = Kind::kNothing;
   /// A product of the first operands that the library does before that; or null.
   std::shared_ptr<const plan::LibraryProduct> product;
-  /// kLaunch: what runs before the kernel, one after the other, on the same operands.
+  /// kLaunch: what runs before the kernel, one after the other.
   std::vector<KernelLaunch> before;
   std::string kernel;  // kLaunch
   Launch launch;       // kLaunch

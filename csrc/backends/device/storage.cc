@@ -39,21 +39,21 @@ core::Status Storage::finished(core::Status copied) const {
 core::Status Storage::write(int64_t offset, const void* host, int64_t bytes) const {
   if (bytes == 0) return {};
   MITHRIL_RETURN_IF_ERROR(driver_->check_process());
-  const std::lock_guard lock(driver_->mutex());
+  const auto lock = driver_->lock();
   return finished(driver_->write({memory_.get(), offset}, host, bytes));
 }
 
 core::Status Storage::read(int64_t offset, void* host, int64_t bytes) const {
   if (bytes == 0) return {};
   MITHRIL_RETURN_IF_ERROR(driver_->check_process());
-  const std::lock_guard lock(driver_->mutex());
+  const auto lock = driver_->lock();
   return finished(driver_->read({memory_.get(), offset}, host, bytes));
 }
 
 core::Status Storage::copy(const Storage& from, int64_t offset, int64_t bytes) const {
   if (bytes == 0) return {};
   MITHRIL_RETURN_IF_ERROR(driver_->check_process());
-  const std::lock_guard lock(driver_->mutex());
+  const auto lock = driver_->lock();
   return driver_->copy({from.memory_.get(), offset}, {memory_.get(), 0}, bytes);
 }
 

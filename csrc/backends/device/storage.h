@@ -34,6 +34,9 @@ class Storage {
     return driver_->place({memory_.get(), offset});
   }
 
+  /// Says that another library is let at the memory (Memory::lend).
+  void lend() const { memory_->lend(); }
+
   /// Copies some bytes from the host or to it, and waits for that and all before it. They lie
   /// within the memory.
   core::Status write(int64_t offset, const void* host, int64_t bytes) const;

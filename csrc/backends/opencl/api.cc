@@ -70,6 +70,12 @@ constexpr Name kNames[] = {
 
 bool is_memory(cl_int status) { return (status >= -6 && status <= -4) || status == -61; }
 
+// Queues and contexts are never wrong by themselves. NVIDIA's driver gives -9999, which has no
+// name, after an access of a kernel that it does not bear.
+bool is_lost(cl_int status) {
+  return status == -2 || status == -14 || status == -34 || status == -36 || status == -9999;
+}
+
 void* open_library(std::string& why) {
   for (const char* const path : kLibraries) {
     if (void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL)) return library;
@@ -132,6 +138,9 @@ core::Status failed(std::string_view symbol, cl_int status) {
                                  memory ? Code::kOutOfMemory : Code::kDevice,
                                  "OpenCL: {} failed with {}", symbol, status_name(status));
   if (memory) error.hint = "memory_limit=, smaller sizes, or another device";
+  if (is_lost(status)) {
+    error.hint = "where it fails again, the driver has lost the device: start the process anew";
+  }
   return error;
 }
 

@@ -28,7 +28,7 @@ using cl_event = struct EventHandle*;
 
 // Constants of CL/cl.h that are used here.
 inline constexpr cl_int kSuccess = 0;
-inline constexpr cl_int kDeviceNotFound = -1;
+inline constexpr cl_int kDeviceNotFound = -1, kInvalidWorkGroupSize = -54;
 inline constexpr cl_int kPlatformNotFound = -1001;  // of the loader
 inline constexpr cl_bool kBlocking = 1, kNotBlocking = 0;
 inline constexpr cl_bits kDeviceTypeCpu = 2, kDeviceTypeGpu = 4, kDeviceTypeAll = 0xFFFFFFFF;
@@ -38,12 +38,16 @@ inline constexpr cl_bits kMapRead = 1, kMapWrite = 2;
 inline constexpr cl_bits kFpCorrectlyRoundedDivideSqrt = 128;
 inline constexpr cl_uint kPlatformName = 0x0902;
 inline constexpr cl_uint kDeviceType = 0x1000, kDeviceComputeUnits = 0x1002;
-inline constexpr cl_uint kDeviceMaxAllocation = 0x1010;
+inline constexpr cl_uint kDeviceMaxWorkGroupSize = 0x1004, kDeviceLocalMemory = 0x1023;
+inline constexpr cl_uint kDeviceMaxAllocation = 0x1010, kDeviceMaxParameterSize = 0x1017;
+inline constexpr cl_uint kKernelWorkGroupSize = 0x11B0;
 inline constexpr cl_uint kDeviceSingleFpConfig = 0x101B, kDeviceGlobalMemory = 0x101F;
 inline constexpr cl_uint kDeviceName = 0x102B, kDeviceVendor = 0x102C, kDriverVersion = 0x102D;
 inline constexpr cl_uint kDeviceVersion = 0x102F, kDeviceDoubleFpConfig = 0x1032;
 inline constexpr cl_uint kDeviceNativeVectorWidthFloat = 0x103A;
 inline constexpr cl_uint kProgramBuildLog = 0x1183;
+inline constexpr cl_bits kQueueProfiling = 2;
+inline constexpr cl_uint kProfilingStart = 0x1282, kProfilingEnd = 0x1283;
 inline constexpr intptr_t kPartitionByCounts = 0x1087, kPartitionByCountsListEnd = 0;
 
 // Every function: name here, name in the loader, result, parameters.
@@ -58,6 +62,8 @@ inline constexpr intptr_t kPartitionByCounts = 0x1087, kPartitionByCountsListEnd
     (cl_program, cl_uint, const cl_device*, const char*, void*, void*))                            \
   X(get_build_info, clGetProgramBuildInfo,                                                         \
     (cl_program, cl_device, cl_uint, size_t, void*, size_t*))                                      \
+  X(get_kernel_info, clGetKernelWorkGroupInfo,                                                     \
+    (cl_kernel, cl_device, cl_uint, size_t, void*, size_t*))                                       \
   X(set_argument, clSetKernelArg, (cl_kernel, cl_uint, size_t, const void*))                       \
   X(launch, clEnqueueNDRangeKernel,                                                                \
     (cl_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,           \
@@ -71,6 +77,8 @@ inline constexpr intptr_t kPartitionByCounts = 0x1087, kPartitionByCountsListEnd
   X(unmap, clEnqueueUnmapMemObject,                                                                \
     (cl_queue, cl_mem, void*, cl_uint, const cl_event*, cl_event*))                                \
   X(finish, clFinish, (cl_queue))                                                                  \
+  X(get_profiling_info, clGetEventProfilingInfo, (cl_event, cl_uint, size_t, void*, size_t*))      \
+  X(release_event, clReleaseEvent, (cl_event))                                                     \
   X(release_context, clReleaseContext, (cl_context))                                               \
   X(release_queue, clReleaseCommandQueue, (cl_queue))                                              \
   X(release_program, clReleaseProgram, (cl_program))                                               \
@@ -104,7 +112,8 @@ struct Functions {
 std::string status_name(cl_int status);
 
 /// Turns a failure of a function of the loader into a typed error: MemoryError where memory or
-/// resources are exhausted, DeviceNotAvailable otherwise.
+/// resources are exhausted, DeviceNotAvailable otherwise, with what to do where that is how a
+/// driver tells that it has lost its device.
 core::Status failed(std::string_view symbol, cl_int status);
 
 /// Opens the loader once. Fails, with the line to type, where there is none.

@@ -188,7 +188,7 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         backend = super().__new__(cls)
-        backend._made_with = (args, options)
+        backend.constructor_arguments = (args, options)
         return backend
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -72,7 +72,7 @@ class BackendFacts:
     op_names: Any
     get_backend_array_type: Any
     get_available_devices: Any
-    _not_compiled: frozenset[str]
+    not_compiled: frozenset[str]
 
     @property
     def DataType(self) -> type:  # noqa: N802 - as the documents have it
@@ -156,10 +156,10 @@ class BackendFacts:
         if op_key in ("item", "tensor_to_list"):  # values leave the program
             return False
         if op_key in ("unique", "auc_core"):
-            return "masks" not in self._not_compiled
+            return "masks" not in self.not_compiled
         if op_key in ("cond", "while_loop"):
-            return "branches" not in self._not_compiled
-        is_static = "masks" in self._not_compiled  # arguments of Python are part of what is traced
+            return "branches" not in self.not_compiled
+        is_static = "masks" in self.not_compiled  # arguments of Python are part of what is traced
         bools = (not is_tensor and _is_bool(types) for is_tensor, types in args)
         return not (is_static and op_key in ("slice", "primitive_slice") and any(bools))
 

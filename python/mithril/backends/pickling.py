@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def backend_parts(backend: Backend) -> tuple[Any, ...]:
-    args, options = backend._made_with
+    args, options = backend.constructor_arguments
     kept = {name: copy(value) for name, value in vars(backend).items() if _is_kept(name, value)}
     return backend_of, (type(backend), args, options, kept, backend.get_device())
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mithril.errors import UnsupportedError
+
 
 def drawing_library() -> Any:
     """matplotlib, which draws without a screen.
@@ -14,8 +16,6 @@ def drawing_library() -> Any:
     ------
     UnsupportedError : it is not installed
     """
-    from mithril.errors import UnsupportedError
-
     try:
         import matplotlib
     except ImportError as error:

@@ -9,8 +9,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from mithril import models
 from mithril.backends.registry import get_backend
 from mithril.errors import DeviceNotAvailable
+from mithril.execution.memory import process_memory
+from mithril.physical.compile import compile
 
 _IMAGE_NETS = ("resnet18", "resnet34", "resnet50", "vit_b_16", "vit_b_32")
 # Name -> shape of one input.
@@ -19,8 +22,6 @@ MODELS: dict[str, tuple[int, ...]] = {"mlp": (784,), **dict.fromkeys(_IMAGE_NETS
 
 def made(name: str) -> Any:
     """The model of that name."""
-    from mithril import models
-
     if name == "mlp":
         return models.MLP([models.Relu(), models.Buffer()], [256, 10])
     return getattr(models, name)(num_classes=1000)
@@ -48,15 +49,13 @@ def measured(task: dict[str, Any]) -> dict[str, Any]:
     """Images per second, iterations of training per second, and the most memory of the process."""
     import numpy as np
 
-    import mithril as ml
-
-    backend = ml.get_backend(task["backend"])
+    backend = get_backend(task["backend"])
     shape = (task["batch"], *MODELS[task["model"]])
     model = made(task["model"])
     x = backend.array(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
-    runs = {"inference": _inference(ml, model, backend, x, shape)}
+    runs = {"inference": _inference(model, backend, x, shape)}
     if task["train"]:
-        runs["train"] = _training(ml, model, backend, x, shape)
+        runs["train"] = _training(model, backend, x, shape)
     out: dict[str, Any] = {"device": backend.get_device()}
     for kind, run in runs.items():
         seconds = _timed(run, backend, task)
@@ -67,21 +66,21 @@ def measured(task: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _inference(ml: Any, model: Any, backend: Any, x: Any, shape: Any) -> Callable[[], Any]:
+def _inference(model: Any, backend: Any, x: Any, shape: Any) -> Callable[[], Any]:
     key = model.cin.key if model.cin.key in model.input_keys else "input"
-    pm = ml.compile(model, backend, data_keys={key}, shapes={key: shape}, inference=True)
+    pm = compile(model, backend, data_keys={key}, shapes={key: shape}, inference=True)
     params, data = pm.get_parameters(), {key: x}
     return lambda: pm.evaluate(params, data)
 
 
-def _training(ml: Any, model: Any, backend: Any, x: Any, shape: Any) -> Callable[[], Any]:
+def _training(model: Any, backend: Any, x: Any, shape: Any) -> Callable[[], Any]:
     """Gradients of the sum of the outputs, and a step of descent, as in the guide's loops."""
     key = model.cin.key if model.cin.key in model.input_keys else "input"
-    pm = ml.compile(model, backend, data_keys={key}, shapes={key: shape}, mode="train")
+    pm = compile(model, backend, data_keys={key}, shapes={key: shape}, mode="train")
     (output,) = pm.output_keys
     params, data = pm.get_parameters(), {key: x}
     state = pm.initial_state() if pm.state_keys else None
-    slope = backend.ones(tuple(pm.shapes[output]))
+    slope = backend.ones(tuple(pm.shapes[output] or ()))
 
     def step() -> Any:
         result = pm.evaluate(params, data, state=state, output_gradients={output: slope})
@@ -119,8 +118,6 @@ def _rates(seconds: list[float], done: int) -> dict[str, float]:
 
 
 def _peak_gigabytes() -> float:
-    from mithril.execution.memory import process_memory
-
     return process_memory()[1] / 1e9
 
 

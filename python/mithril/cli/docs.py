@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
+from mithril.backends.registry import get_backend
+from mithril.cli import _tables
 from mithril.cli._links import problems
 from mithril.codegen.generate import literal, parameters, signature
+from mithril.physical.compile import compile
 from mithril.physical.key_facts import key_facts_of
 from mithril.types import MISSING, Dtype
 
@@ -50,8 +53,6 @@ def pages() -> dict[str, str]:
 
 def with_tables(folder: Path) -> dict[str, str]:
     """The pages of a folder that have tables of backends -> their texts with them as they are."""
-    from mithril.cli import _tables
-
     texts = {page.name: page.read_text(encoding="utf-8") for page in sorted(folder.glob("*.md"))}
     tables = {name: _tables.filled(text, _supports) for name, text in texts.items()}
     return {name: text for name, text in tables.items() if _tables.has_tables(text)}
@@ -88,9 +89,7 @@ def _cell(text: str) -> str:
 
 
 def ops_page() -> str:
-    from mithril.cli._tables import built_in_ops
-
-    ours = built_in_ops()
+    ours = _tables.built_in_ops()
     ops = sorted(ours, key=lambda op: (op["family"], op["name"]))
     families: dict[str, list[dict[str, Any]]] = {}
     for op in ops:
@@ -185,14 +184,12 @@ def _gradient(op: dict[str, Any]) -> str:
 
 def _example(op: dict[str, Any]) -> str:
     """Shapes of the op's first sample, and of its results as the engine infers them."""
-    import mithril
     from mithril.testing.op_matrix import cases
 
     found = next(iter(cases(op)), None)
     if found is None:
         return ""
-    ml: Any = mithril  # `mithril.compile` is a module and a function
-    shapes = key_facts_of(ml.compile(found.model(), ml.NumpyBackend())).sizes()
+    shapes = key_facts_of(compile(found.model(), get_backend("numpy"))).sizes()
     given = [f"{name} {list(shape)}" for name, _, shape in found.tensors]
     made = [f"{name} {shapes[name]}" for name in shapes if name.split("_")[0] in op["outputs"]]
     made = [text for text in made if not text.endswith("None")]

@@ -144,7 +144,7 @@ class _Method:
 
     def call(self, backend: Any, *operands: Any, **named: Any) -> Any:
         known = backend.__dict__.setdefault("_quick_methods", {})
-        is_on_device = backend._has_own_memory and any(
+        is_on_device = backend.has_own_memory and any(
             map(is_device_array, leaves([*operands, *named.values()]))
         )
         key = None if is_on_device else self._key(backend, operands, named)

@@ -36,16 +36,18 @@ class CompileTarget(ABC):
     # Whether it keeps weights in types of its own: it is asked for a backend that does, and reports
     # what that costs (`_quantizing`, `_quantization_report`).
     quantizes_itself = False
-    _compiles_each_program = False  # takes a compiler's time for each model and its sizes
+    compiles_each_program = False  # takes a compiler's time for each model and its sizes
     jit_default: Any = None  # whether emitted source is compiled unless compile is told otherwise
-    _jit_options: frozenset[str] | None = None  # that its compiler takes; None: it says so itself
+    jit_option_names: frozenset[str] | None = (
+        None  # that its compiler takes; None: it says so itself
+    )
     # What its compiler cannot follow of what data choose (`physical.targets.dynamic_features`).
-    _not_compiled: frozenset[str] = frozenset()
+    not_compiled: frozenset[str] = frozenset()
     # Whether functions of `ops` take arrays of the backend; else they take those of NumPy.
     _runs_own_arrays = False
-    _has_own_memory = False  # whether it has `ml.Array`s, beside the arrays of NumPy
-    _merges_copies = False  # whether its compiler computes once what text computes twice
-    _keeps_order = True  # whether what text says first is computed first
+    has_own_memory = False  # whether it has `ml.Array`s, beside the arrays of NumPy
+    merges_copies = False  # whether its compiler computes once what text computes twice
+    keeps_order = True  # whether what text says first is computed first
     default_dtype: Dtype = Dtype.float32
     compute_dtype: Dtype | None = None  # of mixed precision: docs/low_precision.md
     # Programs compute integers in at most that.
@@ -74,7 +76,7 @@ class CompileTarget(ABC):
     _is_native: Any
     _kernel: Any
     _custom: Any
-    _made_with: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
+    constructor_arguments: tuple[tuple[Any, ...], dict[str, Any]]  # what the constructor was given
 
     # --- offered by some --------------------------------------------------------------------------
 
@@ -136,7 +138,7 @@ class CompileTarget(ABC):
     def _checkpoints_itself(self, compiles: bool) -> bool:
         """Tells whether less memory for gradients is the framework's business: what text computes
         again would be merged by its compiler, or be kept all the same."""
-        return not self._keeps_order or (compiles and self._merges_copies)
+        return not self.keeps_order or (compiles and self.merges_copies)
 
     def _checkpointed(self, text: str, function: Any) -> Any:
         """A function of emitted text of which the framework keeps less for its gradients."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril import _core
+from mithril.backends.with_manualgrad.c_backend.backend import TextOnly
 from mithril.base.checks import checked_bool, checked_mapping, checked_size, checked_str
 from mithril.base.files import path_of, replacing
 from mithril.base.numpy import np
@@ -115,8 +116,6 @@ def _checked_params(physical: Any, params: Any) -> Mapping[str, Any]:
 
 def _recompiled(physical: Any) -> Any:
     """Compiles the model of any backend again, for C."""
-    from mithril.backends.with_manualgrad.c_backend.backend import TextOnly
-
     compilation = compilation_of(physical)
     options = replace(
         compilation.options,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril.errors import KeyNotFound, UnsupportedError, suggestion
-from mithril.physical.sizes import checked_shapes, input_shapes, native, program_for, ways
+from mithril.physical.sizes import checked_shapes, input_shapes, native, program_for, program_kinds
 
+_ON_HOST = "It runs on the host"  # as the note of a step begins that a device leaves to the engine
 _OPEN = "what is fused depends on sizes that are open: give shapes="
 
 
@@ -29,6 +30,11 @@ class ExplainedStep:
     depth: int = 0  # in how many loops and branches it stands
 
     @property
+    def is_on_host(self) -> bool:
+        """Says that a device leaves the step to the engine's kernels on the host."""
+        return any(note.startswith(_ON_HOST) for note in self.notes)
+
+    @property
     def nodes(self) -> str:
         return "; ".join(f"{path}: {op}" if path else op for op, path in self.members)
 
@@ -40,6 +46,12 @@ class Explanation:
         self.steps = tuple(steps)
         self.note = note
 
+    @property
+    def host_steps(self) -> int:
+        """Counts the steps that fall back to the engine's kernels on the host; 0 on backends that
+        are no devices. Each waits for the device, and its operands may be copied."""
+        return sum(step.is_on_host for step in self.steps)
+
     def __str__(self) -> str:
         rows = [
             ("  " * s.depth + s.kernel, "" if s.shape is None else str(list(s.shape)), s.nodes)
@@ -50,24 +62,26 @@ class Explanation:
         for number, (step, row) in enumerate(zip(self.steps, rows, strict=True)):
             lines.append(f"{number:>3}  {row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]}")
             lines += [f"{'':5}{'  ' * step.depth}  {note}" for note in step.notes]
+        if self.host_steps:
+            lines.append(f"{self.host_steps} of {len(self.steps)} steps on the host")
         return "\n".join(lines)
 
     __repr__ = __str__  # what an interactive session shows
 
 
-def explain_all(physical: Any, shapes: Any, way: str = "evaluate") -> Explanation:
+def explain_all(physical: Any, shapes: Any, kind: str = "evaluate") -> Explanation:
     """See `PhysicalModel.explain`."""
     given = checked_shapes("explain", physical, shapes)
     program = program_for("explain", physical, given)
     if not program.is_native:
-        if way != "evaluate":
-            raise UnsupportedError(f"explain: {_who_runs(physical)}: no program for '{way}'")
+        if kind != "evaluate":
+            raise UnsupportedError(f"explain: {_who_runs(physical)}: no program for '{kind}'")
         return Explanation(list(_written(physical, program)), _who_runs(physical))
-    by_name = {one.name: one.executable for one in ways(physical, program)}
-    if way not in by_name:
-        near = suggestion(way, by_name)
-        raise KeyNotFound(f"explain: the model has no program '{way}'{near}")
-    report = _report(program, given, by_name[way])
+    by_name = {one.name: one.executable for one in program_kinds(physical, program)}
+    if kind not in by_name:
+        near = suggestion(kind, by_name)
+        raise KeyNotFound(f"explain: the model has no program '{kind}'{near}")
+    report = _report(program, given, by_name[kind])
     if isinstance(report, str):
         raise UnsupportedError(f"explain: {report}")
     return Explanation([step for step in _flat(report, 0) if step.kernel != "constant"], "")

@@ -21,7 +21,14 @@ from mithril.errors import (
 from mithril.execution.memory import parse_size
 from mithril.inspection.formula import Polynomial, fit
 from mithril.physical.program import Program
-from mithril.physical.sizes import Shapes, Way, checked_shapes, input_shapes, program_for, ways
+from mithril.physical.sizes import (
+    ProgramKind,
+    Shapes,
+    checked_shapes,
+    input_shapes,
+    program_for,
+    program_kinds,
+)
 from mithril.types import Dtype
 
 # Sizes that stand in for open ones: unlike one another, and unlike the widths of most layers.
@@ -103,10 +110,10 @@ class Formula:
 
 
 class _Planned:
-    """One way to run the model, planned at any sizes."""
+    """One program of the model, planned at any sizes."""
 
-    def __init__(self, way: Way, threads: int):
-        self.name, self.executable, self._roles = way
+    def __init__(self, kind: ProgramKind, threads: int):
+        self.name, self.executable, self._roles = kind
         self._threads = threads
 
     def raw(self, sizes: Mapping[str, int], step: int = -1) -> dict[str, Any]:
@@ -185,7 +192,7 @@ class _Planned:
 class MemoryPlan:
     """The memory that a compiled model takes; made by `PhysicalModel.memory_plan`, read by `print`.
 
-    `programs` has an entry for each way to run the model: "evaluate", "gradient" where it has
+    `programs` has an entry for each kind of program: "evaluate", "gradient" where it has
     trainable parameters, "step" where it was compiled with an optimizer. The figures of the last
     one, which takes the most, are attributes of the plan, too: `peak`, `total`, `contributors` …
     """
@@ -378,7 +385,7 @@ def memory_plan(physical: Any, shapes: Any) -> MemoryPlan:
             " a plan"
         )
     threads = physical.backend.threads or _core.thread_count()
-    planned = [_Planned(way, threads) for way in ways(physical, program)]
+    planned = [_Planned(kind, threads) for kind in program_kinds(physical, program)]
     shapes = input_shapes(program, given)
     found = planned[0].executable.symbols(shapes)
     open_sizes = [name for name, size in found.items() if size is None]

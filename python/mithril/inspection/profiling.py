@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril import _core
+from mithril.backends.with_manualgrad.device_backend import DeviceBackend
 from mithril.base.files import path_of, write_text
 from mithril.errors import ArgumentError
 from mithril.physical.compilation import compilation_of
@@ -37,6 +38,7 @@ class ProfileRow:
     ops: float
     peak: float | None  # operations in a second that its threads can do at best, as measured
     has_steps: bool  # a loop or a branch: its time has that of its steps in it
+    peak_bandwidth: float | None = None  # bytes in a second that a device moves at best
 
     @property
     def rate(self) -> float | None:
@@ -54,6 +56,12 @@ class ProfileRow:
         """`rate` as a fraction of `peak`."""
         return self.rate / self.peak if self.rate and self.peak else None
 
+    @property
+    def of_peak_bandwidth(self) -> float | None:
+        """`bandwidth` as a fraction of `peak_bandwidth`; caches may give more than 1."""
+        known, peak = self.bandwidth, self.peak_bandwidth
+        return known / peak if known and peak else None
+
 
 @dataclass(frozen=True)
 class _Step:
@@ -67,11 +75,11 @@ class _Step:
     work: float
     is_flops: bool
     has_steps: bool
-    threads: int
+    threads: int  # 0: a device did it
     count: int
     nanoseconds: int
 
-    def row(self, peak: float | None) -> ProfileRow:
+    def row(self, peak: float | None, peak_bandwidth: float | None) -> ProfileRow:
         work = self.work * self.count
         return ProfileRow(
             self.kernel,
@@ -83,6 +91,7 @@ class _Step:
             0.0 if self.is_flops else work,
             peak if self.work else None,
             self.has_steps,
+            peak_bandwidth,
         )
 
     def arguments(self, nanoseconds: int, peak: float | None) -> dict[str, Any]:
@@ -125,6 +134,7 @@ class Profile:
         self._steps: list[_Step] = []
         self._events: list[tuple[int, int, int, int]] = []
         self._peaks: list[float | None] = []
+        self._peak_bandwidths: list[float | None] = []
         self._begin = 0
         self.dropped = 0  # events that the trace has not, for there were too many
 
@@ -144,7 +154,11 @@ class Profile:
         self.dropped = recorded["dropped"]
         self._steps = [_Step(*row, *rest) for row, *rest in recorded["steps"]]
         self._events = recorded["events"]
-        self._peaks = [_peak(self._physical.backend, step) for step in self._steps]
+        self._peaks = self._peak_bandwidths = [None] * len(self._steps)  # a device may fail
+        backend = self._physical.backend
+        self._peaks, self._peak_bandwidths = (
+            [of(backend, step) for step in self._steps] for of in (_peak, _peak_bandwidth)
+        )
         if self._path is not None:
             write_text("profile: path", self._path, json.dumps(self.trace()))
 
@@ -169,9 +183,10 @@ class Profile:
     def rows(self) -> list[ProfileRow]:
         """Lists all that ran by kernel and path, the most expensive first."""
         groups: dict[tuple, list[ProfileRow]] = {}
-        for step, peak in zip(self._steps, self._peaks, strict=True):
-            row = step.row(peak)
-            groups.setdefault((row.kernel, row.path, row.peak, row.has_steps), []).append(row)
+        for step, *peaks in zip(self._steps, self._peaks, self._peak_bandwidths, strict=True):
+            row = step.row(*peaks)
+            key = (row.kernel, row.path, row.peak, row.peak_bandwidth, row.has_steps)
+            groups.setdefault(key, []).append(row)
         return sorted(map(_merged, groups.values()), key=lambda row: -row.seconds)
 
     @property
@@ -217,7 +232,7 @@ class Profile:
         own = sum(row.seconds for row in rows if not row.has_steps)
         lines = [
             f"{'kernel':<{_WIDEST}} {'model':<24} {'count':>7} {'ms':>10} {'%':>6} {'GB/s':>8}"
-            f" {'Gop/s':>8} {'% of peak':>9}"
+            f" {'% of max':>8} {'Gop/s':>8} {'% of peak':>9}"
         ]
         lines += [_line(row, own) for row in rows]
         loops = any(row.has_steps for row in rows)
@@ -233,7 +248,8 @@ def _line(row: ProfileRow, total: float) -> str:
     return (
         f"{_short(name, _WIDEST):<{_WIDEST}} {_short(row.path, 24):<24} {row.count:>7}"
         f" {1e3 * row.seconds:>10.3f} {share:>6} {_number(row.bandwidth, 1e9):>8}"
-        f" {_number(row.rate, 1e9):>8} {_number(row.of_peak, 0.01):>9}"
+        f" {_number(row.of_peak_bandwidth, 0.01):>8} {_number(row.rate, 1e9):>8}"
+        f" {_number(row.of_peak, 0.01):>9}"
     )
 
 
@@ -257,6 +273,7 @@ def _merged(rows: list[ProfileRow]) -> ProfileRow:
         sum(row.ops for row in rows),
         first.peak,
         first.has_steps,
+        first.peak_bandwidth,
     )
 
 
@@ -272,7 +289,14 @@ def _wait(backend: Any, result: Any) -> None:
 def _peak(backend: Any, step: _Step) -> float | None:
     if not step.work:
         return None
+    if isinstance(backend, DeviceBackend):
+        return None if step.threads else backend.operation_peaks.get(step.dtype)
     return _measured(backend._pool, step.threads, step.dtype == Dtype.float64)
+
+
+def _peak_bandwidth(backend: Any, step: _Step) -> float | None:
+    is_of_device = isinstance(backend, DeviceBackend) and not step.threads
+    return backend.device_peak()["bandwidth"] if is_of_device else None
 
 
 @functools.cache

@@ -243,7 +243,7 @@ def _of_operations(candidate: _Candidate) -> str:
 def _compiling(candidate: _Candidate) -> str:
     if not candidate.physical.jit:
         return ", line by line unless jit=True"
-    hard = dynamic_features(candidate.graph) & candidate.backend._not_compiled
+    hard = dynamic_features(candidate.graph) & candidate.backend.not_compiled
     if hard:
         return f", line by line: its compiler cannot follow {' and '.join(sorted(hard))} of data"
     return ", compiled"

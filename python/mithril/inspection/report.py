@@ -11,7 +11,7 @@ from mithril.physical.compilation import compilation_of
 _logger = logging.getLogger("mithril.compile")
 
 
-def tell(physical: Any) -> None:
+def log_report(physical: Any) -> None:
     """Logs the report at INFO; where no handler would show it, it is printed."""
     text = report(physical)
     if _logger.isEnabledFor(logging.INFO) and _logger.hasHandlers():

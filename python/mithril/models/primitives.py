@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from mithril import models as _models
 from mithril.models.operator_model import OperatorModel
 from mithril.models.primitive import CustomPrimitiveModel, PrimitiveModel
 
@@ -9,8 +10,6 @@ __all__ = ["CustomPrimitiveModel", "OperatorModel", "PrimitiveModel"]
 
 
 def __getattr__(name: str) -> Any:
-    from mithril import models
-
     if name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(models, name)
+    return getattr(_models, name)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from mithril import _core, errors
-from mithril.base.explanations import report
 from mithril.base.files import path_of
 from mithril.base.public import public
 from mithril.errors import (
     ArgumentError,
-    FrozenModelError,
-    NearMissWarning,
     SignatureError,
-    warn,
 )
 from mithril.logical.annotation import type_of
 from mithril.logical.handles import node_of
 from mithril.logical.model import Model, is_trained, predicted_by, stands_alone
 from mithril.optim import Optimizer
 from mithril.optim.loss_scale import loss_scale_of
-from mithril.physical.compilation import Compilation, compilation_of
+from mithril.physical.compilation import compilation_of
 from mithril.physical.model import PhysicalModel
 from mithril.physical.option_checks import (
     Keys,
@@ -50,11 +42,10 @@ from mithril.physical.option_checks import (
     refuse_unsupported,
     stream_gradients_of,
 )
-from mithril.physical.options import CompileOptions, Pairs
-from mithril.physical.predicting import frozen_names, frozen_patterns
+from mithril.physical.options import CompileOptions
 from mithril.physical.shortcuts import report_keys
+from mithril.physical.snapshots import compile_snapshot
 from mithril.physical.static_shapes import check_checkpoints
-from mithril.physical.targets import target_of
 from mithril.types import as_dtype
 
 if TYPE_CHECKING:
@@ -270,98 +261,12 @@ def compile(  # noqa: A001
         predicted=predicted_by(model),
     )
     check_disjoint(options)
-    physical = _compiled(model, options, frozen_keys)
+    physical = compile_snapshot(model, options, frozen_keys)
     if by_text:
         check_checkpoints(compilation_of(physical))
     if verbose:
         report_keys(physical)
     return physical
-
-
-def _compiled(model: Model, options: CompileOptions, frozen_keys: Any) -> PhysicalModel:
-    """Compiles a snapshot of the model, and warns of what looks like a slip."""
-    snapshot = _core.Snapshot(node_of(model))
-    options = _of_snapshot(options, snapshot)
-    options = replace(options, frozen=_frozen(frozen_keys, snapshot, options))
-    with _once(node_of(model)):
-        physical = PhysicalModel(snapshot, options)
-    compilation = compilation_of(physical)
-    for category, said in compilation.compiled.warnings:
-        warn(said, getattr(errors, category, errors.MithrilWarning))
-    for said in report(compilation.node, physical.data_keys, _stated(compilation)):
-        warn(said, NearMissWarning)
-    return physical
-
-
-class _UnderWay(threading.local):
-    tags: frozenset[int] = frozenset()  # of the models that this thread compiles
-
-
-_under_way = _UnderWay()
-
-
-@contextlib.contextmanager
-def _once(node: Any) -> Iterator[None]:
-    """Refuses to compile a model while the same thread compiles it: a constraint that does so would
-    be called again by each compile that it begins."""
-    before = _under_way.tags
-    if node.tag in before:
-        raise FrozenModelError(
-            "the model is busy: a call that changes or compiles it has not returned yet",
-            hint="a constraint states facts about the keys that it is given, and compiles no model"
-            " that it belongs to",
-        )
-    _under_way.tags = before | {node.tag}
-    try:
-        yield
-    finally:
-        _under_way.tags = before
-
-
-def _of_snapshot(options: CompileOptions, snapshot: Any) -> CompileOptions:
-    """The options with the connections of the snapshot, and with shapes of our own."""
-
-    def key(given: Any) -> Any:
-        return given if isinstance(given, str) else snapshot.wire(given)
-
-    def wired(pairs: Pairs) -> Pairs:
-        return [(key(given), value) for given, value in pairs]
-
-    return replace(
-        options,
-        data_keys=[key(given) for given in options.data_keys],
-        trainable_keys=[key(given) for given in options.trainable_keys],
-        discard_keys=[key(given) for given in options.discard_keys],
-        constants=wired(options.constants),
-        types=wired(options.types),
-        dtypes=wired(options.dtypes),
-        shapes=[(k, list(v) if isinstance(v, list) else v) for k, v in wired(options.shapes)],
-    )
-
-
-def _frozen(patterns: Any, snapshot: Any, options: CompileOptions) -> tuple[str, ...]:
-    """Names of the parameters that patterns of names or paths fit."""
-    wanted = frozen_patterns(patterns)
-    if not wanted:
-        return ()
-    by_name, by_path = (
-        _core.compile(snapshot.model, said, target_of(options.backend)).keys
-        for said in (
-            options.for_engine(),
-            options.for_engine(short_names=True, path_names=True),
-        )
-    )
-    pairs = zip(by_name, by_path, strict=True)
-    paths = {key["name"]: path["name"] for key, path in pairs if key["trainable"]}
-    return frozen_names(wanted, paths, paths)
-
-
-def _stated(compilation: Compilation) -> set[str]:
-    """Inputs that the caller named: those are meant."""
-    options = compilation.options
-    pairs = (*options.shapes, *options.types, *options.dtypes)
-    keys = [*options.data_keys, *(key for key, _ in pairs)]
-    return {key if isinstance(key, str) else compilation.key_of(key) for key in keys}
 
 
 def _finalized(model: Any) -> Model:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mithril.base.numpy import np
 from mithril.optim.optimizers import check_slots, clipped, factors_of, numbers_of, stepped
 from mithril.physical.program import Program
-from mithril.physical.quick_call import Arrays, Missed, Signature, Ways, bounded
+from mithril.physical.quick_call import Arrays, GuardedCalls, Missed, Signature, bounded
 
 if TYPE_CHECKING:
     from mithril.physical.options import CompileOptions
@@ -36,7 +36,7 @@ class CompiledStep:
         self._is_whole = program.options.jit and self._backend.compiles_steps
         step = self._whole()
         self._function = program.forward._compiled(step) if self._is_whole else step
-        self._ways = Ways(program, self._function)
+        self._guarded = GuardedCalls(program, self._function)
         parting = _parting(program, self._trained, optimizer.slots)
         self._split_results = eval(f"lambda results, param, opt_state: {parting}", {})
         # (params, opt_state, data, state) -> as `run`, or None where arrays have to be looked at.
@@ -95,7 +95,7 @@ class CompiledStep:
         """Takes a step with arrays unlike those of the last one; None where checks are due."""
         values, kept = self._arrays.gather(params, data, state), self._kept(opt_state)
         arrays = (*values, *kept)
-        run, one = self._ways.of(arrays), self._one
+        run, one = self._guarded.of(arrays), self._one
         if run is None:
             signature = self._arrays.signature(arrays)
             if signature not in self._met:
@@ -120,7 +120,7 @@ class CompiledStep:
             bounded(self._met)[signature + self._arrays.signature(kept)] = one
             if one.shape == ():
                 self._one = one if self._backend.compiles_steps else None  # PyTorch makes one
-                self._ways.learn([*inputs, *kept])
+                self._guarded.learn([*inputs, *kept])
         return self._split_results(results, given[0], opt_state)
 
     def _check_slots(self, kept: Sequence[Any], inputs: Sequence[Any]) -> None:
@@ -158,12 +158,12 @@ def quick(param, opt_state, data, state):
         if len(param) + len(data) + len(state) != {count}{changed}:
             return None
         arrays = ({inputs}{kept})
-        check, run = ways.last
-        if not check(*arrays):
+        guard, run = guarded.last
+        if not guard(*arrays):
             return step._looked_up(param, opt_state, data, state)
         results = run({call}{numbers})
         return {parting}
-    except Exception as error:  # the long way says what is wrong
+    except Exception as error:  # the slow path says what is wrong
         return missed(error)
 """
 
@@ -186,7 +186,12 @@ def _quick_function(step: CompiledStep, parting: str) -> Any:
         numbers=numbers,
         parting=parting,
     )
-    scope = {"step": step, "ways": step._ways, "optimizer": optimizer, "numbers": step._numbers}
+    scope = {
+        "step": step,
+        "guarded": step._guarded,
+        "optimizer": optimizer,
+        "numbers": step._numbers,
+    }
     scope["missed"] = Missed("step")
     exec(compile(text, "mithril_quick_step.py", "exec"), scope)
     return scope["quick"]

@@ -1,57 +1,23 @@
-"""`evaluate`, in six steps, and the other ways to run a compiled model."""
+"""The calls that run a compiled model: `evaluate`, `predict`, by position, as a function."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from mithril.base.checks import checked_bool, checked_list, checked_mapping
+from mithril.base.checks import checked_list
 from mithril.base.public import public, public_with_shortcut, refusal, refuses_misfits
-from mithril.errors import (
-    ArgumentError,
-    EmptyModelWarning,
-    ShapeError,
-    SignatureError,
-    UnsupportedError,
-    warn,
-)
-from mithril.physical.compilation import Call, Compilation
+from mithril.errors import EmptyModelWarning, SignatureError, UnsupportedError, warn
 from mithril.physical.face import Face
-from mithril.physical.fast_path import FastPath
-from mithril.physical.fetch import fetching
-from mithril.physical.gradients import (
-    check_gradients_allowed,
-    check_gradients_wanted,
-    check_outputs,
-    cotangents_of,
-    names_of_inputs,
-    wanted_gradients,
-)
-from mithril.physical.inputs import check, check_states, convert, gather
+from mithril.physical.gradients import check_outputs
 from mithril.physical.model_function import ModelFunction
-from mithril.physical.open_kinds import model_for_kinds
 from mithril.physical.predicting import predict
-from mithril.physical.program import Program
-from mithril.physical.results import (
-    Results,
-    WithGradients,
-    WithGradientsAndState,
-    WithState,
-    named,
-)
-from mithril.physical.single_numbers import as_given, as_numbers, single_numbers
+from mithril.physical.results import WithGradients, WithGradientsAndState, WithState
+from mithril.physical.slow_path import Request, evaluate_slowly, evaluate_specially
 
 if TYPE_CHECKING:
     from mithril.logical.connection import Connection
     from mithril.logical.typing import Arrays, Gradients
-
-
-class Request(NamedTuple):
-    """The results that a call asks for beside the outputs."""
-
-    gradients: Any  # `output_gradients`
-    wrt: Iterable[str] | None
-    donates_state: bool
 
 
 class Evaluation(Face):
@@ -171,73 +137,16 @@ class Evaluation(Face):
         """
         if others or unknown:
             raise refusal(Evaluation.evaluate, (self, params, data, *others), unknown)
-        if checked_bool("evaluate: lazy", lazy):
-            again: Any = self.evaluate  # whose overloads are for callers
-            with self.backend.without_waiting():
-                return again(
-                    params,
-                    data,
-                    output_gradients=output_gradients,
-                    state=state,
-                    wrt=wrt,
-                    fetch=fetch,
-                    donate_state=donate_state,
-                )
+        if lazy is not False or fetch is not None or donate_state is not False:
+            return evaluate_specially(
+                self, params, data, output_gradients, state, wrt, fetch, donate_state, lazy
+            )
         if self._compilation.static is not None:
             self._compilation.static.check(data)
-        if donate_state is not False and checked_bool("evaluate: donate_state", donate_state):
-            _refuse_nothing_donated(self, state)
-        if fetch is not None:
-            return fetching(self, fetch).evaluate(
-                params,
-                data,
-                output_gradients=output_gradients,
-                state=state,
-                wrt=wrt,
-                donate_state=donate_state,
-            )
-        found = self._fast_path.evaluate(params, data, state, output_gradients, wrt)
-        if found is not None:
-            return found
-        if wrt is not None:
-            wrt = names_of_inputs(wrt)  # which are read twice
-            check_gradients_wanted(wrt, output_gradients)
-        call = Call(
-            checked_mapping("params", params),
-            checked_mapping("data", data),
-            checked_mapping("state", state),
-        )
-        if call.state:
-            check_states("evaluate", self._compilation, call.state)
-        floats = [name for name in wrt or () if isinstance(name, str)]
-        model = model_for_kinds(self, call.data, floats)
-        if model is not self:
-            result = model.evaluate(
-                params,
-                data,
-                output_gradients=output_gradients,
-                state=state,
-                wrt=wrt,
-                donate_state=donate_state,
-            )
-            # It looks at the arrays, and leaves those of other kinds alone.
-            self._native_evaluate = model._native_evaluate
+        result = self._fast_path.evaluate(params, data, state, output_gradients, wrt)
+        if result is not None:
             return result
-        request = Request(
-            output_gradients, wrt, checked_bool("evaluate: donate_state", donate_state)
-        )
-        compilation, fast = self._compilation, self._fast_path
-        lists = compilation.lists  # are taken apart before, and put together behind
-        if lists is not None:
-            split = lists.split("params", call.params), lists.split("data", call.data)
-            call = Call(*split, call.state)
-            request = request._replace(gradients=lists.cotangents(request.gradients))
-        try:
-            result = evaluated(compilation, fast, call, request)
-        except ShapeError as error:
-            result = _with_numbers(compilation, fast, call, request, error)
-        self._native_evaluate = fast.native_evaluate
-        return result if lists is None else lists.joined(result)
+        return evaluate_slowly(self, params, data, Request(output_gradients, state, wrt, False))
 
     @public
     def predict(
@@ -323,48 +232,4 @@ class Evaluation(Face):
         return ModelFunction(self, names)
 
 
-def _refuse_nothing_donated(physical: Any, state: Any) -> None:
-    if not checked_mapping("state", state):
-        has = physical.state_keys
-        raise ArgumentError(
-            "evaluate: donate_state=True: there is no state whose arrays may be overwritten",
-            hint="give state=, such as pm.initial_state()" if has else "the model has no state",
-        )
-
-
-def evaluated(compilation: Compilation, fast: FastPath, call: Call, request: Request) -> Any:
-    """The results of a call, as `evaluate` returns them."""
-    program = compilation.program_for(call)
-    arrays = gather(compilation, program, call)
-    inputs = convert(compilation, program, arrays)
-    check(compilation, program, inputs, call)
-    results = run(compilation, program, inputs, request)
-    fast.learn(program, call, inputs, request, results)
-    return named(program, results)
-
-
-def run(compilation: Compilation, program: Program, inputs: list[Any], request: Request) -> Results:
-    """Runs the program, or the one of the gradients that are wanted."""
-    if request.gradients is None or request.gradients is False:
-        outputs, states = program.run(inputs, request.donates_state)
-        return Results(outputs, None, states)
-    check_gradients_allowed(compilation)
-    wanted = wanted_gradients(compilation, program, request.wrt)
-    cotangents = cotangents_of(compilation, program, inputs, request.gradients)
-    outputs, states, gradients = program.run_gradient(inputs, cotangents, wanted)
-    return Results(outputs, dict(zip(wanted, gradients, strict=True)), states)
-
-
-def _with_numbers(
-    compilation: Compilation, fast: FastPath, call: Call, request: Request, error: ShapeError
-) -> Any:
-    """The results of a call that failed, with its arrays of one element as the numbers that the
-    model has; where there are none, the error stays."""
-    shapes = single_numbers(compilation, call.params)
-    if not shapes:
-        raise error
-    call = call._replace(params=as_numbers(compilation, call.params, shapes))
-    return as_given(compilation, evaluated(compilation, fast, call, request), shapes)
-
-
-__all__ = ["Evaluation", "Request", "evaluated", "run"]
+__all__ = ["Evaluation"]

@@ -18,8 +18,8 @@ from mithril.physical.results import Results, Step, named
 
 
 class FastPath:
-    """The fast paths of one compiled model. None sends a call the long way, which says what is
-    wrong with it, and is learnt from."""
+    """The fast paths of one compiled model. None sends a call down the slow path, which says what
+    is wrong with it, and is learnt from."""
 
     def __init__(self, compilation: Compilation) -> None:
         self._compilation = compilation
@@ -27,8 +27,8 @@ class FastPath:
         # Lists are taken apart before, and put together behind.
         self._quick = None if lists else QuickCall.of(program)
         self._step: Any = None
-        goes_long = compilation.static or lists
-        self.native_evaluate = None if goes_long else evaluate_call(program)
+        takes_slow_path = compilation.static or lists
+        self.native_evaluate = None if takes_slow_path else evaluate_call(program)
 
     def evaluate(self, params: Any, data: Any, state: Any, gradients: Any, wrt: Any) -> Any:
         """Returns the result of `PhysicalModel.evaluate`, or None."""
@@ -52,13 +52,13 @@ class FastPath:
     def learn(
         self, program: Program, call: Call, inputs: Sequence[Any], request: Any, results: Results
     ) -> None:
-        """Takes note of a call that went the long way."""
+        """Takes note of a call that took the slow path."""
         quick = self._of(program)
         if quick is None:
             return
         if results.gradients is None:
             quick.learn(call, inputs)
-        elif request.gradients is True and request.wrt is None:
+        elif request.output_gradients is True and request.wrt is None:
             cotangents = {cost_of(self._compilation, program): None}
             quick.learn_gradients(call, inputs, cotangents, list(results.gradients))
 
@@ -67,7 +67,7 @@ class FastPath:
             self._step = step
 
     def _of(self, program: Program) -> QuickCall | None:
-        """The quick way of a program. Where ranks are open, it is that of the last call's."""
+        """The fast path of a program. Where ranks are open, it is that of the last call's."""
         compilation = self._compilation
         is_fixed = compilation.open_ranks is None or compilation.lists is not None
         if is_fixed or (self._quick and self._quick.program is program):

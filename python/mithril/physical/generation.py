@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 from mithril.base.checks import (
@@ -21,14 +19,13 @@ from mithril.errors import (
     DataIndexError,
     KeyNotFound,
     NotFiniteError,
-    OptionError,
     ShapeError,
-    shown,
     suggestion,
 )
 from mithril.physical.compilation import compilation_of
 from mithril.physical.conversion import as_numpy
 from mithril.physical.model import PhysicalModel
+from mithril.physical.sampling import Sampler
 
 
 @public
@@ -89,7 +86,7 @@ def generate(
     (1, 8)
     """
     loop = _Loop(
-        pm, params, tokens, max_new_tokens, _Draw(temperature, top_k, top_p, seed), stop_tokens,
+        pm, params, tokens, max_new_tokens, Sampler(temperature, top_k, top_p, seed), stop_tokens,
         data, input_key, output_key,
     )  # fmt: skip
     return np.concatenate([loop.tokens, *(new[:, None] for new in loop.run())], 1)
@@ -124,81 +121,17 @@ def generate_stream(
     >>> sum(1 for token in stream)
     5
     """
-    draw = _Draw(temperature, top_k, top_p, seed)
+    sampler = Sampler(temperature, top_k, top_p, seed)
     return _Loop(
-        pm, params, tokens, max_new_tokens, draw, stop_tokens, data, input_key, output_key
+        pm, params, tokens, max_new_tokens, sampler, stop_tokens, data, input_key, output_key
     ).run()
-
-
-@dataclass
-class _Draw:
-    """Chooses tokens by their logits."""
-
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    seed: int | None
-
-    def __post_init__(self) -> None:
-        options = {"top_k": self.top_k, "top_p": self.top_p, "seed": self.seed}
-        alone = [key for key, value in options.items() if value is not None]
-        if self.temperature is None and alone:
-            raise OptionError(
-                f"generate: {alone[0]} is for tokens that are drawn",
-                hint="give temperature=1.0, or leave it out",
-            )
-        if self.temperature is not None:
-            _number("temperature", self.temperature, float("inf"))
-        if self.top_k is not None:
-            checked_size("generate: top_k", self.top_k)
-        if self.top_p is not None:
-            _number("top_p", self.top_p, 1.0)
-        if self.seed is not None:
-            checked_size("generate: seed", self.seed, 0)
-        self._rng = np.random.default_rng(self.seed)
-
-    def __call__(self, logits: np.ndarray) -> np.ndarray:
-        """Logits float64 [b, vocabulary] to tokens int64 [b]."""
-        if self.temperature is None:
-            return logits.argmax(-1)
-        sums = self.probabilities(logits).cumsum(-1)
-        drawn = self._rng.random((len(sums), 1)) * sums[:, -1:]
-        return (sums <= drawn).sum(-1)
-
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        most = logits.max(-1, keepdims=True)
-        with np.errstate(over="ignore", invalid="ignore"):  # little beside the temperature, or Inf
-            logits = np.where(logits == most, 0.0, (logits - most) / self.temperature)
-        if self.top_k is not None and self.top_k < logits.shape[-1]:
-            least = np.partition(logits, -self.top_k, -1)[:, -self.top_k, None]
-            logits = np.where(logits < least, -np.inf, logits)
-        powers = np.exp(logits)  # of 0 and less
-        chances = powers / powers.sum(-1, keepdims=True)
-        return chances if self.top_p is None else self._nucleus(chances)
-
-    def _nucleus(self, chances: np.ndarray) -> np.ndarray:
-        """Leaves out the unlikeliest tokens, which have at most 1 - top_p together."""
-        order = chances.argsort(-1, kind="stable")
-        rising = np.take_along_axis(chances, order, -1)
-        is_out = rising.cumsum(-1) <= 1 - self.top_p  # type: ignore[operator]
-        is_out[:, -1] = False
-        out = np.zeros_like(chances)
-        np.put_along_axis(out, order, np.where(is_out, 0.0, rising), -1)
-        return out / out.sum(-1, keepdims=True)
-
-
-def _number(key: str, value: Any, most: float) -> None:
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not 0 < value <= most or value == float("inf"):
-        to = f"of at most {most:g}" if most < float("inf") else "of finite size"
-        raise ArgumentError(f"generate: {key} requires a positive number {to}, got {shown(value)}")
 
 
 class _Loop:
     """One prompt and what follows it; the arguments are checked when it is made."""
 
     def __init__(
-        self, pm: Any, params: Any, tokens: Any, max_new_tokens: Any, draw: _Draw,
+        self, pm: Any, params: Any, tokens: Any, max_new_tokens: Any, sampler: Sampler,
         stop_tokens: Any, data: Any, input_key: Any, output_key: Any,
     ):  # fmt: skip
 
@@ -208,7 +141,7 @@ class _Loop:
         self._input = _known("input_key", input_key, pm.data_keys)
         self._output = _known("output_key", output_key, pm.output_keys)
         self._count = checked_size("generate: max_new_tokens", max_new_tokens, 0)
-        self._draw = draw
+        self._sample = sampler
         self._stops = _integers("stop_tokens", stop_tokens)
         self.tokens = _prompt(tokens)
         self._vocabulary = self._known_vocabulary()
@@ -263,7 +196,7 @@ class _Loop:
         all_tokens = new = self.tokens
         ended = np.full(len(new), -1)
         for _ in range(self._count):
-            chosen = self._draw(self._logits(new if self._state else all_tokens))
+            chosen = self._sample(self._logits(new if self._state else all_tokens))
             chosen = np.where(ended >= 0, ended, chosen)
             ended = np.where(np.isin(chosen, self._stops), chosen, ended)
             yield chosen

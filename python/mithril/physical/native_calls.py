@@ -29,7 +29,7 @@ def evaluate_call(program: Program | None) -> Callable[..., Any] | None:
 def step_call(
     program: Program, cost: str, optimizer: Any, result: type
 ) -> Callable[..., Any] | None:
-    """For steps after one that went the long way, with its cost and its optimizer's numbers."""
+    """For steps after one that took the slow path, with its cost and its optimizer's numbers."""
     dtype = program.options.backend.default_dtype
     executable, order, names = program.step_program(cost, optimizer)
     if not isinstance(executable, _core.ArrayProgram) or not optimizer.op:

@@ -90,7 +90,7 @@ def jit_options_of(given: Any, jit: bool, backend: Any) -> dict[str, Any]:
             f"jit_options: {type(backend).__name__} has no compiler to take them",
             hint="leave them out",
         )
-    known = backend._jit_options
+    known = backend.jit_option_names
     unknown = [] if known is None else [name for name in options if name not in known]
     if unknown:
         near = errors.suggestion(unknown[0], known)
@@ -148,7 +148,7 @@ def jit_of(jit: Any, backend: Any, checkpoints: bool) -> bool:
     """Left to itself nothing is compiled that has to run line by line: programs whose functions are
     timed, and those that compute again what a compiler would merge."""
     if isinstance(jit, str) and jit == "auto":
-        line_by_line = _core.is_profiling() or (checkpoints and backend._merges_copies)
+        line_by_line = _core.is_profiling() or (checkpoints and backend.merges_copies)
         return bool(backend.jit_default) and not line_by_line
     return flag("jit", jit)
 
@@ -208,7 +208,7 @@ def gradient_checkpointing_of(value: Any, backend: Any, autodiff: Any, jit: Any)
     if autodiff == ("engine" if merges else "framework"):
         raise ArgumentError(
             f"gradient_checkpointing: only the gradients of {type(backend).__name__}'s framework"
-            " compute again" + (" under its compiler" if backend._keeps_order else "")
+            " compute again" + (" under its compiler" if backend.keeps_order else "")
             if merges
             else "gradient_checkpointing: only the engine's gradient programs compute again",
             hint="leave autodiff out",

@@ -1,10 +1,10 @@
-"""The quick way through `evaluate` on frameworks: arrays that are like former ones go straight in.
+"""The fast path of `evaluate` on frameworks: arrays that are like former ones go straight in.
 
 Which calls are alike says the *signature* of their arrays: class, dtype, shape and what else the
-backend's `_signature` names. It is kept once a call with it went the long way and no array was
-converted there, so every check of that way holds for it. For the first signatures there is a
-quicker one, a *way* of the backend's own: a check of all arrays at once, and the function that
-those run which pass.
+backend's `_signature` names. It is kept once a call with it took the slow path and no array was
+converted there, so every check of that path holds for it. For the first signatures there is
+something quicker, a *guarded call* of the backend's own: a *guard*, which checks all arrays at
+once, and the function that runs those which pass.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mithril.physical.program import Program
 _logger = logging.getLogger("mithril")
 
 MOST_SIGNATURES = 64
-MOST_WAYS = 8  # which are tried one after another
+MOST_GUARDS = 8  # which are tried one after another
 Signature = tuple[tuple, ...]
 Function = Callable[..., Any]
 
@@ -34,10 +34,10 @@ class Missed:
     def __call__(self, error: Exception) -> None:
         if not self._is_told:
             self._is_told = True
-            _logger.debug("%s: a call takes the long way: %r", self._call, error)
+            _logger.debug("%s: a call takes the slow path: %r", self._call, error)
 
 
-class Ways:
+class GuardedCalls:
     """The quick calls of one function of arrays; the one that was used last is tried first."""
 
     def __init__(self, program: Program, function: Function) -> None:
@@ -45,33 +45,33 @@ class Ways:
         # What data choose may share memory with inputs in one call and not in the next one.
         self._varies = program.is_data_dependent
         self._function = function
-        self._checks: list[Function] = []
+        self._guards: list[Function] = []
         self._runs: dict[int, Function] = {}  # of those that were called
-        self.last: tuple[Function, Function] = (_never, _never)  # (check, run)
+        self.last: tuple[Function, Function] = (_never, _never)  # (guard, run)
 
     def of(self, arrays: Sequence[Any]) -> Function | None:
         """Returns the function that runs these arrays, if they are like former ones, or None."""
-        for i, check in enumerate(self._checks):
-            if check(*arrays):
+        for i, guard in enumerate(self._guards):
+            if guard(*arrays):
                 run = self._runs.get(i)
                 if run is None:
                     return lambda *same: self._first(i, same)
-                self.last = check, run
+                self.last = guard, run
                 return run
         return None
 
     def _first(self, i: int, arrays: Sequence[Any]) -> Any:
         results, run = self._backend._guarded_call(self._function, arrays)
         self._runs[i] = run
-        self.last = self._checks[i], run
+        self.last = self._guards[i], run
         return results
 
     def learn(self, arrays: Sequence[Any]) -> None:
         """Takes note of arrays that have passed all checks as they are."""
-        if not self._varies and len(self._checks) < MOST_WAYS and self.of(arrays) is None:
-            check = self._backend._guard(self._function, arrays)
-            if check is not None:
-                self._checks.append(check)
+        if not self._varies and len(self._guards) < MOST_GUARDS and self.of(arrays) is None:
+            guard = self._backend._guard(self._function, arrays)
+            if guard is not None:
+                self._guards.append(guard)
 
 
 def _never(*_: Any) -> bool:
@@ -84,19 +84,19 @@ def quick(param, data):
         if len(param) + len(data) != {count}:
             return None
         arrays = ({arrays})
-        check, run = ways.last
-        if not check(*arrays):
-            run = ways.of(arrays)
+        guard, run = guarded.last
+        if not guard(*arrays):
+            run = guarded.of(arrays)
             if run is None:
                 return None
         {targets} = run(*arrays)
         return {{{entries}}}
-    except Exception as error:  # the long way says what is wrong
+    except Exception as error:  # the slow path says what is wrong
         return missed(error)
 """
 
 
-def _quick_function(program: Program, ways: Ways, missed: Missed) -> Function | None:
+def _quick_function(program: Program, guarded: GuardedCalls, missed: Missed) -> Function | None:
     """Params and data -> outputs, or None; written out for the program, as loops take longer."""
     if program.state_names or any(key.role == "state" for key in program.inputs):
         return None
@@ -108,7 +108,7 @@ def _quick_function(program: Program, ways: Ways, missed: Missed) -> Function | 
         targets=f"[{', '.join(results)}]",
         entries=", ".join(f"{name!r}: {result}" for name, result in pairs),
     )
-    scope: dict[str, Any] = {"ways": ways, "missed": missed}
+    scope: dict[str, Any] = {"guarded": guarded, "missed": missed}
     exec(compile(text, "mithril_quick_call.py", "exec"), scope)
     return scope["quick"]
 
@@ -146,21 +146,21 @@ class Arrays:
 
 
 class QuickCall:
-    """Evaluates what needs no conversion and no warning; None sends a call the long way."""
+    """Evaluates what needs no conversion and no warning; None sends a call down the slow path."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self.arrays = Arrays(program)
         self._missed = Missed("evaluate")
-        self._ways = Ways(program, program.forward.compiled)
-        self.forward = _quick_function(program, self._ways, self._missed)
+        self._guarded = GuardedCalls(program, program.forward.compiled)
+        self.forward = _quick_function(program, self._guarded, self._missed)
         self._met: set[Signature] = set()
         # Signature -> (cotangents, names of the gradients, their positions).
         self._gradients: dict[Signature, tuple[list, list[str], list[int]]] = {}
 
     @staticmethod
     def of(program: Program | None) -> QuickCall | None:
-        """None where calls have to go the long way."""
+        """None where calls have to take the slow path."""
         if program is None or not isinstance(program.forward, EmittedExecutable):
             return None
         return QuickCall(program) if all(key.is_tensor for key in program.inputs) else None
@@ -178,7 +178,7 @@ class QuickCall:
             cotangents, names, places = self._gradients[signature]
             results, found = forward.run_vjp(values, cotangents, places)
             return self._split_results(results, dict(zip(names, found, strict=True)))
-        except Exception as error:  # the long way says what is wrong
+        except Exception as error:  # the slow path says what is wrong
             self._missed(error)
             return None
 
@@ -187,11 +187,11 @@ class QuickCall:
         return results[:count], gradients, results[count:]
 
     def learn(self, given: Sequence[Any], inputs: Sequence[Any]) -> None:
-        """Takes note of a call that went the long way; `given`: params, data and state."""
+        """Takes note of a call that took the slow path; `given`: params, data and state."""
         signature = self.arrays.as_given(given, inputs)
         if signature is not None:
             bounded(self._met).add(signature)
-            self._ways.learn(inputs)
+            self._guarded.learn(inputs)
 
     def learn_gradients(
         self, given: Sequence[Any], inputs: Sequence[Any], cotangents: Mapping, names: list[str]

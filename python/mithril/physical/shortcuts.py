@@ -96,7 +96,7 @@ class Shortcuts(Face):
         ----------
         name : of a submodel ("mlp.head"): only what became of it; None: every step in order
         shapes : of data, where compile was not told them: fusion is decided for concrete sizes
-        program : the way to run the model whose steps are wanted: "evaluate", "gradient" or "step"
+        program : the kind of program whose steps are wanted: "evaluate", "gradient" or "step"
 
         Returns
         -------
@@ -226,9 +226,9 @@ class Shortcuts(Face):
 
 def report_keys(physical: Any) -> None:
     """Tells keys, shapes and passes of a model that was compiled with ``verbose=True``."""
-    from mithril.inspection.report import tell
+    from mithril.inspection.report import log_report
 
-    tell(physical)
+    log_report(physical)
 
 
 __all__ = ["Shortcuts", "report_keys"]

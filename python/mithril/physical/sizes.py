@@ -68,21 +68,21 @@ def input_shapes(program: Program, given: Mapping[str, tuple[int, ...]]) -> Shap
     return [by_name[key.name] or [] if key.is_tensor else [] for key in program.inputs]
 
 
-class Way(NamedTuple):
-    """A way to run the model: "evaluate", "gradient" or "step", the program of the engine, and what
-    each of its inputs is ("inputs", "parameters", "optimizer")."""
+class ProgramKind(NamedTuple):
+    """One of the programs of a model: "evaluate", "gradient" or "step", the engine's executable,
+    and what each of its inputs is ("inputs", "parameters", "optimizer")."""
 
     name: str
     executable: Any
     roles: list[str]
 
 
-def ways(physical: Any, program: Program) -> list[Way]:
-    """Lists the ways to run the model, the one that takes the most memory last."""
+def program_kinds(physical: Any, program: Program) -> list[ProgramKind]:
+    """Lists the programs of the model, the one that takes the most memory last."""
     compilation = compilation_of(physical)
     optimizer = compilation.options.optimizer
     own = ["parameters" if key.role == "param" else "inputs" for key in program.inputs]
-    out = [Way("evaluate", native(program.forward), own)]
+    out = [ProgramKind("evaluate", native(program.forward), own)]
     wanted = tuple(wanted_gradients(compilation, program, None))
     if physical.inference or not wanted:
         return out
@@ -91,12 +91,12 @@ def ways(physical: Any, program: Program) -> list[Way]:
         executable = program._gradient(given, wanted, unit)
     except MithrilError:  # nothing has a gradient
         return out
-    out.append(Way("gradient", native(executable), own + ["inputs"] * len(given)))
+    out.append(ProgramKind("gradient", native(executable), own + ["inputs"] * len(given)))
     if unit and optimizer is not None and optimizer.op:
         executable, order, _ = program.step_program(unit[0], optimizer)
         by_name = dict(zip((key.name for key in program.inputs), own, strict=True))
         roles = [by_name.get(name, "optimizer") for name in order]
-        out.append(Way("step", native(executable), roles))
+        out.append(ProgramKind("step", native(executable), roles))
     return out
 
 
@@ -116,4 +116,12 @@ def _cotangents(
         return tuple(name for name, (dtype, _) in types if dtype and dtype.is_float), ()
 
 
-__all__ = ["Shapes", "Way", "checked_shapes", "input_shapes", "native", "program_for", "ways"]
+__all__ = [
+    "ProgramKind",
+    "Shapes",
+    "checked_shapes",
+    "input_shapes",
+    "native",
+    "program_for",
+    "program_kinds",
+]

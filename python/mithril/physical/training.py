@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Training(Evaluation):
     """The part of `PhysicalModel` that trains it."""
 
-    _native_step: Any  # the engine's, of the program of the last step that went the long way
+    _native_step: Any  # the engine's, of the program of the last step that took the slow path
 
     @overload
     def step(self, params: Arrays, opt_state: dict[str, Any]) -> Step: ...

@@ -24,7 +24,7 @@ class Progress:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
 
-    def tell(self, name: str, failed: int) -> None:
+    def report(self, name: str, failed: int) -> None:
         """Step `name` begins; so many failed before it."""
         if self._is_shown:
             full = _WIDTH * self._done // max(self._total, 1)

@@ -118,7 +118,7 @@ def run_backend_tests(
     rows: list[Row] = []
     with Progress(len(names)) as progress:
         for name in names:
-            progress.tell(name, sum(row.outcome == FAILED for row in rows))
+            progress.report(name, sum(row.outcome == FAILED for row in rows))
             stopped = [row.name for row in rows if row.is_stopped]
             if len(stopped) < _MOST_STOPPED:
                 rows.append(check(checked, name, samples, types, make, limit))
@@ -131,7 +131,7 @@ def run_backend_tests(
 
 def _few_samples(backend: Any) -> int | None:
     """Limits the samples of an op that a backend runs by default; None: all."""
-    if backend._compiles_each_program:
+    if backend.compiles_each_program:
         return 1
     return None if backend.is_manualgrad else 2
 

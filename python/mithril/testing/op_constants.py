@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-import mithril as ml
 from mithril.errors import (
     ArgumentError,
     DataIndexError,
@@ -18,6 +17,8 @@ from mithril.errors import (
     ShapeError,
     UnsupportedError,
 )
+from mithril.logical.model import Tensor
+from mithril.physical.compile import compile
 from mithril.testing import op_matrix
 from mithril.testing.distances import is_float
 from mithril.testing.op_dtypes import has_slopes
@@ -46,10 +47,10 @@ def variants(case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     for label, declared, _ in floats:
         number = float(np.clip(0.3, declared["low"], declared["high"]))
         yield f"{label}: number", {label: number}
-        yield f"{label}: rank 0", {label: ml.Tensor(number)}
-        yield f"{label}: one element", {label: ml.Tensor([number])}
+        yield f"{label}: rank 0", {label: Tensor(number)}
+        yield f"{label}: one element", {label: Tensor([number])}
     if floats:
-        yield "all", {label: ml.Tensor(case.inputs[label].tolist()) for label, *_ in floats}
+        yield "all", {label: Tensor(case.inputs[label].tolist()) for label, *_ in floats}
 
 
 def check(backend: Any, case: Case, constants: Mapping[str, Any]) -> dict[str, str] | None:
@@ -60,7 +61,7 @@ def check(backend: Any, case: Case, constants: Mapping[str, Any]) -> dict[str, s
         return None
     given = {name: value for name, value in case.inputs.items() if name not in constants}
     try:
-        compiled = ml.compile(model, backend)
+        compiled = compile(model, backend)
         outputs = op_matrix.evaluate(compiled, case, given).outputs
         floats = {k: v for k, v in outputs.items() if hasattr(v, "dtype") and is_float(v)}
         gradients = _gradients(compiled, case, given, floats)

@@ -18,15 +18,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import mithril as ml
-from mithril import _core
+from mithril import _core, models
+from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend
+from mithril.backends.with_manualgrad.numpy_backend import ops as numpy_ops
 from mithril.execution import own_ops
 from mithril.logical.handles import node_of
+from mithril.logical.model import IOKey, Model, Tensor
 from mithril.models.operator_model import OperatorModel
 from mithril.physical.compilation import compilation_of
+from mithril.physical.compile import compile
 from mithril.testing import oracle, oracle_ops
 from mithril.testing._support import FALLBACK, OWN
-from mithril.types import MISSING
+from mithril.types import MISSING, TBD
 
 KINDS = ("float", "int", "bool")
 _BITS = {kind: _core.kinds()[f"tensor_{kind}"] for kind in KINDS}
@@ -141,9 +144,7 @@ class Case:
         """The file of its model: what the oracle reads."""
         return self.model().to_json()
 
-    def model(
-        self, open_sizes: bool = False, constants: Mapping[str, Any] | None = None
-    ) -> ml.Model:
+    def model(self, open_sizes: bool = False, constants: Mapping[str, Any] | None = None) -> Model:
         """The op alone, its tensors as inputs of their labels, its results as outputs; what
         `constants` has stands in for the inputs of these labels."""
         child = _leaf(self.op, self.sample, {name for name, _ in self.sample["shapes"]})
@@ -155,20 +156,20 @@ class Case:
             if constants is not None and label in constants:
                 grouped.setdefault(declared["name"], []).append(constants[label])
                 continue
-            kind = ml.Tensor[_PYTHON[self.kind_of(declared)]]
+            kind = Tensor[_PYTHON[self.kind_of(declared)]]
             grouped.setdefault(declared["name"], []).append(
-                ml.IOKey(label, shape=[None] * len(shape) if open_sizes else shape, type=kind)
+                IOKey(label, shape=[None] * len(shape) if open_sizes else shape, type=kind)
             )
         for name, keys in grouped.items():
             wires[name] = keys[0] if len(keys) == 1 else keys
         wires |= {name: name for name in self.op["outputs"] if name in node_of(child).output_keys}
-        model = ml.Model()
+        model = Model()
         model |= child.connect(**wires)
         count = PIECES.get(self.op["name"])
         if count is not None:  # a list of tensors is no output
             pieces = model["output"]
             for i in range(self.sample["attrs"][count]):
-                model |= ml.Buffer().connect(input=pieces[i], output=f"output_{i}")
+                model |= models.Buffer().connect(input=pieces[i], output=f"output_{i}")
         return model
 
 
@@ -191,7 +192,7 @@ def _leaf(op: Mapping[str, Any], sample: Mapping[str, Any], given: set[str]) -> 
     cls = type(op["python_name"] or op["name"].title(), (OperatorModel,), facts)
     values: dict[str, Any] = {name: None for name in optional if name not in given}
     values |= {switch: attrs[switch] for switch in switches.values()}
-    values |= {name: ml.TBD for name in facts["_defaults"] if name in given}
+    values |= {name: TBD for name in facts["_defaults"] if name in given}
     if "safe_shapes" in attrs:
         values["safe_shapes"] = False  # samples may broadcast
     return cls(values | dict(sample["attrs"]))
@@ -243,7 +244,7 @@ def state_values(model: Any, case: Case) -> dict[str, Any]:
 
 
 def compiled(case: Case, backend: Any, *, jit: bool = False, **options: Any) -> Any:
-    return ml.compile(case.model(), backend, jit=jit, types=case.widths, **options)
+    return compile(case.model(), backend, jit=jit, types=case.widths, **options)
 
 
 def evaluate(
@@ -397,13 +398,11 @@ def way(model: Any, op: Mapping[str, Any]) -> str:
 
 def _falls_back(backend: Any, name: str) -> bool:
     """Tells whether another backend runs a function of emitted text by NumPy."""
-    from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend, ops
-
     if isinstance(backend, NumpyBackend):
         return False
     function = getattr(backend.ops, name, None)
     is_function = callable(function) and not isinstance(function, type)  # a type is an argument
-    return is_function and function is getattr(ops, name, None)
+    return is_function and function is getattr(numpy_ops, name, None)
 
 
 def support(model: Any, op: Mapping[str, Any]) -> str:

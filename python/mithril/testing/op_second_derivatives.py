@@ -11,7 +11,10 @@ from typing import Any
 
 import numpy as np
 
-import mithril as ml
+from mithril import models
+from mithril.backends.with_manualgrad.numpy_backend import NumpyBackend
+from mithril.logical.model import IOKey, Model, Tensor
+from mithril.physical.compile import compile
 from mithril.testing import op_dtypes, op_matrix
 from mithril.testing.distances import TOLERANCE, distance
 from mithril.testing.op_matrix import Case
@@ -70,21 +73,21 @@ def tasks(op: dict[str, Any], dtypes: Collection[str] = TYPES) -> Iterator[Task]
 
 @functools.cache
 def _wide_backend() -> Any:
-    return ml.NumpyBackend(dtype="float64")
+    return NumpyBackend(dtype="float64")
 
 
-def gradient_model(task: Task) -> ml.Model:
+def gradient_model(task: Task) -> Model:
     """Outputs ``slope_<input>``: the gradients of the weighted sum of all outputs."""
     model = task.case.model()
     totals = []
     for name in task.weights:
-        weight = ml.IOKey(f"weight_{name}", shape=task.weights[name].shape, type=ml.Tensor[float])
-        model |= ml.Multiply()(left=name, right=weight, output=f"product_{name}")
-        model |= ml.Sum()(input=f"product_{name}", output=f"total_{name}")
+        weight = IOKey(f"weight_{name}", shape=task.weights[name].shape, type=Tensor[float])
+        model |= models.Multiply()(left=name, right=weight, output=f"product_{name}")
+        model |= models.Sum()(input=f"product_{name}", output=f"total_{name}")
         totals.append(model[f"total_{name}"])
     total = functools.reduce(lambda a, b: a + b, totals)
     for name in task.directions:
-        model |= ml.models.Gradient()(of=total, wrt=name, output=f"slope_{name}")
+        model |= models.Gradient()(of=total, wrt=name, output=f"slope_{name}")
     model.expose_keys(*(f"slope_{name}" for name in task.directions))
     return model
 
@@ -92,7 +95,7 @@ def gradient_model(task: Task) -> ml.Model:
 def derivatives(task: Task, backend: Any) -> dict[str, np.ndarray]:
     """The first derivatives ("slope_x"), and those of their products with the directions ("x")."""
     types = {**task.case.widths, **{f"weight_{n}": task.case.dtype for n in task.weights}}
-    model = ml.compile(gradient_model(task), backend, jit=False, types=types, mode="train")
+    model = compile(gradient_model(task), backend, jit=False, types=types, mode="train")
     inputs = {**task.inputs, **{f"weight_{n}": w for n, w in task.weights.items()}}
     cotangents = {f"slope_{name}": u for name, u in task.directions.items()}
     run = op_matrix.evaluate(model, task.case, inputs, cotangents)

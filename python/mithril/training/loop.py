@@ -172,7 +172,7 @@ def _check_backend(own: Any, given: Any) -> None:
 
 def _options_of(backend: Any) -> dict[str, str]:
     """Returns the arguments that a backend was made with, and where it is now, as text."""
-    args, options = backend._made_with
+    args, options = backend.constructor_arguments
     made_with = inspect.signature(type(backend)).bind(*args, **options)
     made_with.apply_defaults()
     texts = {name: str(value) for name, value in made_with.arguments.items()}

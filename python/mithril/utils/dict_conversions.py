@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from mithril import models
 from mithril.base.checks import checked_instance
 from mithril.base.public import public
+from mithril.formats import original
 from mithril.logical.model import Model
 
 
@@ -41,8 +43,6 @@ def dict_to_model(modelparams: Mapping[str, Any] | str) -> Model:
     >>> dict_to_model("relu").input_keys
     ['input']
     """
-    from mithril.formats import original
-
     if isinstance(modelparams, Mapping) and modelparams.get("format") == "mithril-model":
         return Model.from_json(json.dumps(dict(modelparams)))
     return original.dict_to_model(modelparams)
@@ -53,8 +53,6 @@ class _Classes(Mapping):
 
     @staticmethod
     def _names() -> dict[str, str]:
-        from mithril import models
-
         found = {name: getattr(models, name, None) for name in dir(models)}
         return {
             name.lower(): name
@@ -63,8 +61,6 @@ class _Classes(Mapping):
         }
 
     def __getitem__(self, name: str) -> type[Model]:
-        from mithril import models
-
         cls: type[Model] = getattr(models, self._names()[name])
         return cls
 

@@ -7,14 +7,15 @@
 namespace mithril::select {
 namespace {
 
-Fusion attached(const ir::Graph& graph) {
+Fusion attached(const ir::Graph& graph, size_t most_operands = kAnyOperands) {
   Fusion fusion = fuse(graph);
-  attach_epilogues(graph, fusion, [](const ir::Node& node) {
+  const auto support = [](const ir::Node& node) {
     const std::string& op = ir::Registry::global().get(node.op).name;
     return op == "matmul"           ? EpilogueSupport::kBlocks
            : op == "embedding_grad" ? EpilogueSupport::kRows
                                     : EpilogueSupport::kNothing;
-  });
+  };
+  attach_epilogues(graph, fusion, support, most_operands);
   return fusion;
 }
 
@@ -80,6 +81,21 @@ TEST(Epilogue, WaitsForItsOtherOperands) {
 }
 )"),
             "sum | matmul+add");
+}
+
+// Both factors, the product, a bias and the result.
+TEST(Epilogue, HasNoMoreOperandsThanAKernelTakes) {
+  const ir::Graph graph =
+      passes::parsed(R"(graph m<f32, i64>(%x: f32[4, 5], %w: f32[5, 6], %b: f32[6]) {
+  %0 = matmul(%x, %w) : f32[4, 6]
+  %1 = add(%0, %b) : f32[4, 6]
+  return y=%1
+}
+)");
+  EXPECT_EQ(attached(graph, 5).groups.size(), 1U);
+  const Fusion apart = attached(graph, 4);
+  ASSERT_EQ(apart.groups.size(), 2U);
+  EXPECT_EQ(apart.groups[1].blocker, FusionBlocker::kManyOperands);
 }
 
 TEST(Epilogue, KeepsAProductThatOthersRead) {

@@ -9,10 +9,11 @@ namespace mithril::select {
 namespace {
 
 // "max+subtract+exp+sum+divide [2, 8]/1 | transpose": loops with domain and reduced axes.
-std::string groups(std::string_view text, bool enabled = true) {
+std::string groups(std::string_view text, bool enabled = true,
+                   size_t most_operands = kAnyOperands) {
   const ir::Graph graph = passes::parsed(text);
   std::string out;
-  for (const Group& group : fuse(graph, enabled).groups) {
+  for (const Group& group : fuse(graph, enabled, most_operands).groups) {
     if (!out.empty()) out += " | ";
     for (size_t i = 0; i < group.nodes.size(); ++i) {
       out += (i == 0 ? "" : "+") + ir::Registry::global().get(graph.node(group.nodes[i]).op).name;
@@ -45,6 +46,43 @@ TEST(Fuse, MakesSoftmaxOneLoop) {
 TEST(Fuse, CanBeSwitchedOff) {
   EXPECT_EQ(groups(kSoftmax, false),
             "max [2, 8]/1 | subtract [2, 8] | exp [2, 8] | sum [2, 8]/1 | divide [2, 8]");
+}
+
+constexpr const char* kSum = R"(graph m<f32, i64>(%a: f32[8], %b: f32[8], %c: f32[8], %d: f32[8]) {
+  %0 = constant(value=2, dtype=f32) : f32[]
+  %1 = add(%a, %b) : f32[8]
+  %2 = multiply(%1, %0) : f32[8]
+  %3 = add(%2, %c) : f32[8]
+  %4 = add(%3, %d) : f32[8]
+  return y=%4
+}
+)";
+
+// Operands are what a loop reads and what it writes; a number is part of the program.
+TEST(Fuse, LimitsTheOperandsOfALoop) {
+  EXPECT_EQ(groups(kSum, true, 5), "constant | add+multiply+add+add [8]");
+  EXPECT_EQ(groups(kSum, true, 4), "constant | add+multiply+add [8] | add [8]");
+  EXPECT_EQ(groups(kSum, true, 3), "constant | add+multiply [8] | add [8] | add [8]");
+}
+
+// What a later loop would take in is counted, too, and results that others read.
+TEST(Fuse, LimitsTheOperandsOfALoopThatOthersMoveTo) {
+  constexpr const char* kPair =
+      R"(graph m<f32, i64>(%a: f32[8], %b: f32[8], %c: f32[8], %d: f32[8]) {
+  %0 = add(%a, %b) : f32[8]
+  %1 = add(%c, %d) : f32[8]
+  %2 = add(%0, %1) : f32[8]
+  return y=%2, z=%0
+}
+)";
+  EXPECT_EQ(groups(kPair), "add+add+add [8]");
+  EXPECT_EQ(groups(kPair, true, 6), "add+add+add [8]");
+  EXPECT_EQ(groups(kPair, true, 5), "add [8] | add+add [8]");
+  const ir::Graph graph = passes::parsed(kPair);
+  const Fusion fusion = fuse(graph, true, 5);
+  const std::vector<Boundary> found = boundaries(graph, fusion, 1);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].blocker, FusionBlocker::kManyOperands);
 }
 
 // A mean: the constant is defined between the sum and its reader.

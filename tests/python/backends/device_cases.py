@@ -13,11 +13,19 @@ import mithril as ml
 import numpy as np
 import pytest
 from backends.plan_cases import same
+from emulated_cuda import NO_CUDA, is_used
 from formats.c_cases import MODELS, drawn
 from mithril import _core
 from mithril.errors import ArgumentError, MithrilError, OutOfMemoryError
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+def needs_library(name):
+    """A mark for tests of a library of CUDA, `product_library` or `convolution_library`: the
+    emulator has both, the machine of a GPU may have none."""
+    is_there = bool(NO_CUDA) or is_used() or getattr(ml.CudaBackend(), name) is not None
+    return pytest.mark.skipif(not is_there, reason=f"no {name} beside this driver")
 
 
 def relu(backend):
@@ -104,11 +112,32 @@ def check_what_it_says_of_itself(backend):
 
 
 def check_what_falls_back_is_told(backend, told):
+    """And counted: one product and an exponential between two steps of linear algebra."""
     model = ml.Model()
-    model |= ml.Cholesky()(input="x", output="y")
-    pm = ml.compile(model, backend(), data_keys={"x"}, shapes={"x": [4, 4]})
-    assert told in str(pm.explain())
-    assert "It runs on the host" not in str(relu(backend).explain())
+    model |= ml.Cholesky()(input="x", output="l")
+    model |= ml.MatrixMultiply()(left="l", right="l", output="p")
+    model |= ml.Exponential()(input="p", output="e")
+    model |= ml.Determinant()(input="e", output="y")
+    on_device, programs = backend(), []
+    native = on_device._native_program
+
+    def noted(*arguments, **options):
+        programs.append(native(*arguments, **options))
+        return programs[-1]
+
+    on_device._native_program = noted
+    pm = ml.compile(model, on_device, data_keys={"x"}, shapes={"x": [4, 4]})
+    found = pm.explain()
+    assert told in str(found)
+    kinds = [op for step in found.steps if step.is_on_host for op, _ in step.members]
+    assert sorted(kinds) == ["cholesky", "det"] and found.host_steps == 2
+    assert str(found).endswith(f"2 of {len(found.steps)} steps on the host")
+    # As the executor of plans counts them.
+    assert programs[0].source(programs[0].sizes({}))["host_steps"] == 2
+    none = relu(backend).explain()
+    assert none.host_steps == 0 and "on the host" not in str(none)
+    engine = ml.compile(model, ml.CpuBackend(), data_keys={"x"}, shapes={"x": [4, 4]})
+    assert engine.explain().host_steps == 0
 
 
 def check_a_memory_limit(backend):
@@ -129,6 +158,45 @@ def check_a_memory_limit(backend):
         backend(memory_limit="much")
     pm = ml.compile(model, backend(memory_limit="1GB"), data_keys={"a", "b"}, shapes=shapes)
     pm.evaluate({}, data)
+
+
+def check_a_memory_limit_of_arrays(backend):
+    """It counts what the process uses of the device."""
+    free = backend()
+    live_objects()  # what only cycles hold is not in use
+    free.empty_cache()
+    used = free._device.used_bytes
+    limited = backend(memory_limit=used + 100_000)
+    kept = limited.to_device(drawn([10_000]))
+    for data in (drawn([100_000]), {"a": drawn([10]), "b": [drawn([20_000])]}, drawn([16_000])):
+        with pytest.raises(OutOfMemoryError) as raised:
+            limited.to_device(data)
+        assert f"and memory_limit is {used + 100_000} bytes" in str(raised.value)
+        assert "to_device of " in str(raised.value) and "drop arrays" in str(raised.value)
+    assert free._device.used_bytes <= used + 41_000
+    np.testing.assert_array_equal(limited.to_device(drawn([10_000], 1)), drawn([10_000], 1))
+    assert (kept + kept).tolist() == (2 * drawn([10_000])).tolist()
+    del kept
+    limited.to_device(drawn([20_000]))
+    free.to_device(drawn([100_000]))
+
+
+def doubling():
+    """A loop whose condition the host reads, and whose result is copied out of a spare place."""
+    bigger = ml.Model.create(next_x=ml.IOKey("x") * ml.IOKey("factor"))
+    is_small = ml.Model.create(go=ml.IOKey("x") < ml.IOKey("limit"))
+    model = ml.Model()
+    model |= ml.While(is_small, bigger, carry={"x": "next_x"})(
+        x="x", factor="factor", limit="limit", next_x="y"
+    )
+    model.expose_keys("y")
+    model.set_shapes(x=[], factor=[], limit=[])
+    return model
+
+
+def doubled(pm, limit):
+    numbers = {"x": 1.0, "factor": 2.0, "limit": limit}
+    return pm.evaluate({}, {key: np.array(value, "f4") for key, value in numbers.items()})["y"]
 
 
 def check_pickles(backend):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from formats.c_cases import MODELS, drawn, training
 from mithril.errors import DataIndexError
-from test_random_models import RandomModel, seeds, trials_of
+from test_random_models import RandomModel, trials_of
 
 every_model = pytest.mark.parametrize("title", MODELS)
 
@@ -101,14 +101,16 @@ def check_random_models(both, count):
         same(*(run.gradients for run in runs))
 
 
-def check_many_random_models(name, chunk, request, check_counts):
-    """A fortieth of `--graphs`, up to 25 in one: values beside the oracle, and the gradients of the
-    engine, whose slopes are checked there, within their bounds."""
-    graphs = seeds(request.config, request.config.getoption("--graphs") // 40)[chunk::4]
-    backend = getattr(ml, name)
-    for some, device, engine in trials_of(graphs, name, "float32" if chunk == 0 else "float64"):
+def check_many_random_models(name, graphs, seed, check_counts):
+    """Those of `--device-graphs` that one test has, in one: values beside the oracle, and the
+    gradients of the engine, whose slopes are checked there, within their bounds. A third of the
+    tests are in float32."""
+    numbers = [seed * 10**6 + number for number in graphs]
+    dtype = "float32" if graphs[0] % 3 == 0 else "float64"
+    kind = getattr(ml, name).backend_type
+    for some, device, engine in trials_of(numbers, name, dtype):
         device.check_gradients(device.check_values(), engine.check_values())
-        check_counts[f"random models on {backend.backend_type}"] += len(some)
+        check_counts[f"random models on {kind}"] += len(some)
 
 
 def check_open_sizes(both):

@@ -8,7 +8,7 @@ another order than those of mithril's kernels.
 import mithril as ml
 import numpy as np
 import pytest
-from backends.device_cases import injecting, live_objects
+from backends.device_cases import injecting, live_objects, needs_library
 from backends.test_cuda_backend import in_process
 from backends.test_cuda_graphs import launches_a_graph
 from emulated_cuda import NO_CUDA, is_used
@@ -19,6 +19,7 @@ from mithril.errors import ArgumentError, DeviceNotAvailable, OutOfMemoryError
 pytestmark = [
     pytest.mark.device,
     pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA),
+    needs_library("product_library"),
     pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning"),
 ]
 

@@ -17,12 +17,15 @@ from backends.device_cases import (
     assert_relu_runs,
     check_a_fork_is_told,
     check_a_memory_limit,
+    check_a_memory_limit_of_arrays,
     check_nothing_leaks,
     check_pickles,
     check_products,
     check_rows,
     check_what_falls_back_is_told,
     check_what_it_says_of_itself,
+    doubled,
+    doubling,
     forks,
     injecting,
     linear_softmax,
@@ -103,9 +106,8 @@ def test_random_models(request):
 
 
 @pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
-@pytest.mark.parametrize("chunk", range(4))
-def test_many_random_models(chunk, request, check_counts):
-    check_many_random_models("CudaBackend", chunk, request, check_counts)
+def test_random_models_side_by_side(device_graphs, seed, check_counts):
+    check_many_random_models("CudaBackend", device_graphs, seed, check_counts)
 
 
 def test_open_sizes_are_compiled_one_by_one():
@@ -233,6 +235,56 @@ def test_what_it_says_of_itself():
     assert ml.CudaBackend().device_info["architecture"].startswith("sm_")
 
 
+INEXACT = r"""
+// An NVRTC whose kernels take roots that are off by a bit, in front of the emulator's.
+#include <cstring>
+#include <dlfcn.h>
+#include <string>
+
+extern "C" int nvrtcCreateProgram(void** program, const char* text, const char* name, int count,
+                                  const char* const* headers, const char* const* names) {
+  std::string changed = text;
+  const std::string root = "#define m_sqrt_f32 __fsqrt_rn";
+  const size_t at = changed.find(root);
+  if (at != std::string::npos) {
+    changed.replace(at, root.size(), "#define m_sqrt_f32(x) (1.0000001f * __fsqrt_rn(x))");
+  }
+  void* const emulator = dlopen(EMULATOR, RTLD_NOW);
+  using Create = int (*)(void**, const char*, const char*, int, const char* const*,
+                         const char* const*);
+  const auto create = reinterpret_cast<Create>(dlsym(emulator, "nvrtcCreateProgram"));
+  return create(program, changed.c_str(), name, count, headers, names);
+}
+"""
+
+
+@emulated
+def test_a_device_of_other_bits_says_so(tmp_path):
+    """The self-test finds that its roots are not the engine's; models run all the same."""
+    emulator, library = os.environ["MITHRIL_NVRTC_LIB"], tmp_path / "nvrtc.so"
+    source = tmp_path / "inexact.cc"
+    source.write_text(INEXACT)
+    # What it does not define is found in the emulator, which it is linked to.
+    subprocess.run(
+        ["g++", "-std=c++20", "-shared", "-fPIC", f'-DEMULATOR="{emulator}"', str(source), "-o",
+         str(library), "-Wl,--no-as-needed", emulator, "-ldl"],
+        check=True,
+    )  # fmt: skip
+    code = """
+import mithril as ml, numpy as np
+backend = ml.CudaBackend()
+print(backend.has_exact_bits, backend)
+pm = ml.compile(ml.Sqrt(), backend, shapes={"input": [3]})
+print(np.allclose(pm.evaluate({}, {"input": [2.0, 9.0, 0.5]})["output"], [2**0.5, 3, 0.5**0.5]))
+"""
+    cache = str(tmp_path / "cache")
+    said = in_process(code, MITHRIL_NVRTC_LIB=str(library), MITHRIL_CACHE_DIR=cache)
+    assert said.startswith("False CudaBackend(") and said.endswith("True\n"), said
+    assert ", bits of its own\n" in said
+    assert in_process(code).startswith("True CudaBackend(")
+    assert "bits of its own" not in repr(ml.CudaBackend())
+
+
 def test_what_falls_back_is_told():
     check_what_falls_back_is_told(ml.CudaBackend, "It runs on the host: CUDA has no kernel")
 
@@ -281,8 +333,53 @@ def test_what_was_compiled_is_kept_on_disk(folder, monkeypatch):
         assert_relu_runs(relu(ml.CudaBackend))
 
 
+def test_processes_that_compile_the_same_at_once(tmp_path):
+    """Each has right results, the folder has one object, and later processes compile nothing."""
+    code = """
+import sys, time
+import mithril as ml
+pm = ml.compile(ml.Softmax(), ml.CudaBackend(), shapes={"input": [3]})
+compile, calls = type(pm.backend._device).compile, []
+def counted(self, text):
+    calls.append(text)
+    return compile(self, text)
+type(pm.backend._device).compile = counted
+print("ready", flush=True)
+sys.stdin.readline()
+got = pm.evaluate({}, {"input": [0.0, 0.0, 0.0]})["output"].tolist()
+print(len(calls), got == [got[0]] * 3 and abs(got[0] - 1 / 3) < 1e-6)
+"""
+    env = {**os.environ, "MITHRIL_CACHE_DIR": str(tmp_path)}
+
+    def at_once(count):
+        started = [
+            subprocess.Popen([sys.executable, "-c", code], env=env, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(count)
+        ]  # fmt: skip
+        for one in started:
+            assert one.stdout.readline() == "ready\n"
+        for one in started:  # all of them are where they compile
+            one.stdin.write("go\n")
+            one.stdin.flush()
+        return [one.communicate(timeout=120)[0].split() for one in started]
+
+    found = at_once(3)
+    assert {right for _, right in found} == {"True"}
+    assert any(count == "1" for count, _ in found)
+    (kept,) = (tmp_path / "cuda").iterdir()
+    assert at_once(2) == [["0", "True"]] * 2
+    kept.write_bytes(kept.read_bytes()[:100])
+    assert {right for _, right in at_once(2)} == {"True"}
+    assert [path.name for path in (tmp_path / "cuda").iterdir()] == [kept.name]
+
+
 def test_a_memory_limit_of_the_backend():
     check_a_memory_limit(ml.CudaBackend)
+
+
+def test_a_memory_limit_of_arrays():
+    check_a_memory_limit_of_arrays(ml.CudaBackend)
 
 
 # --- failures -------------------------------------------------------------------------------------
@@ -337,24 +434,6 @@ def test_each_call_that_fails(symbol, nth, inject, folder):
     assert live_objects() <= before + 1  # the arena may be new
 
 
-def doubling():
-    """A loop whose condition the host reads, and whose result is copied out of a spare place."""
-    bigger = ml.Model.create(next_x=ml.IOKey("x") * ml.IOKey("factor"))
-    is_small = ml.Model.create(go=ml.IOKey("x") < ml.IOKey("limit"))
-    model = ml.Model()
-    model |= ml.While(is_small, bigger, carry={"x": "next_x"})(
-        x="x", factor="factor", limit="limit", next_x="y"
-    )
-    model.expose_keys("y")
-    model.set_shapes(x=[], factor=[], limit=[])
-    return model
-
-
-def doubled(pm, limit):
-    numbers = {"x": 1.0, "factor": 2.0, "limit": limit}
-    return pm.evaluate({}, {key: np.array(value, "f4") for key, value in numbers.items()})["y"]
-
-
 @pytest.mark.parametrize("device", [0, 1] if is_used() else [0])
 def test_loops_with_a_condition(device):
     pm = ml.compile(doubling(), ml.CudaBackend(device), inference=True)
@@ -374,8 +453,11 @@ def test_each_call_for_ptx_that_fails(symbol, inject):
     assert doubled(pm, 5.0) == 8
 
 
+OF_LOOPS = ["cuMemcpyDtoDAsync_v2", "cuMemAlloc_v2"]
+
+
 @emulated
-@pytest.mark.parametrize("symbol", ["cuMemcpyDtoDAsync_v2", "cuMemAlloc_v2"])
+@pytest.mark.parametrize("symbol", OF_LOOPS)
 def test_each_call_of_a_loop_that_fails(symbol, inject):
     """On the emulator's second device, which has no pools."""
     pm = ml.compile(doubling(), ml.CudaBackend(1), inference=True)
@@ -435,6 +517,26 @@ def test_no_device():
     before = "_core.device_inject_failure('cuInit', 1, 100)"
     said = in_process(SAYS.format(before=before, after=""))
     assert "told: CUDA: cuInit failed with CUDA_ERROR_NO_DEVICE" in said and "nvidia-smi" in said
+
+
+def test_memory_that_cannot_be_filled():
+    """With MITHRIL_POISON memory that is taken again is full of NaN first."""
+    code = """
+import mithril as ml
+from mithril import _core
+backend = ml.CudaBackend()
+backend.to_device([1.0, 2.0])
+_core.device_inject_failure("cuMemsetD8Async", 1, 201)
+before = _core.device_live_objects()
+try:
+    backend.to_device([3.0, 4.0])
+except ml.errors.DeviceNotAvailable as error:
+    print("told:", error)
+print(_core.device_live_objects() - before, backend.to_device([3.0, 4.0]).tolist())
+"""
+    said = in_process(code, MITHRIL_POISON="1")
+    assert "told: CUDA: cuMemsetD8Async failed with CUDA_ERROR_INVALID_CONTEXT" in said, said
+    assert said.endswith("0 [3.0, 4.0]\n"), said
 
 
 def test_a_kernel_that_fails_says_that_the_device_is_lost(inject):
@@ -507,8 +609,10 @@ def test_memory_that_is_not_there():
     model |= ml.Relu()(input="x", output="y")
     model.expose_keys("y")
     pm = ml.compile(model, ml.CudaBackend(), data_keys={"x"}, shapes={"x": ["n"]})
-    with pytest.raises(OutOfMemoryError, match="cuMemAllocFromPoolAsync failed"):
+    with pytest.raises(OutOfMemoryError, match="cuMemAllocFromPoolAsync failed") as raised:
         pm.evaluate({}, {"x": np.zeros(150_000_000, np.float32)})
+    assert "takes 600.0 MB (0 bytes of intermediates, 600.0 MB of outputs)" in str(raised.value)
+    assert "\n  600.0 MB float32[150000000] of " in str(raised.value)
     assert pm.evaluate({}, {"x": np.ones(3, np.float32)})["y"].tolist() == [1, 1, 1]
 
 

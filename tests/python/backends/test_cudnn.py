@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import mithril as ml
 import numpy as np
 import pytest
-from backends.device_cases import injecting, live_objects
+from backends.device_cases import injecting, live_objects, needs_library
 from backends.plan_cases import same
 from backends.test_cuda_backend import in_process
 from backends.test_cuda_graphs import launches_a_graph
@@ -26,6 +26,7 @@ torch = pytest.importorskip("torch")
 pytestmark = [
     pytest.mark.device,
     pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA),
+    needs_library("convolution_library"),
     pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning"),
 ]
 only_emulated = pytest.mark.skipif(not is_used(), reason="asks for what the emulator does")

@@ -3,7 +3,9 @@
 engine in them. `device` makes a backend; memory "as a GPU's" is none that the host reads."""
 
 import copy
+import ctypes
 import multiprocessing
+import os
 import pickle
 from collections import OrderedDict, defaultdict
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from backends.device_cases import forks, injecting, live_objects
 from backends.plan_cases import branch, every_model, same
 from backends.test_cuda_backend import NO_CUDA
 from backends.test_opencl_backend import WHY as NO_OPENCL
+from emulated_cuda import is_used
 from formats.c_cases import MODELS, drawn, training
 from mithril import _core
 from mithril.backends.with_manualgrad import object_cache
@@ -526,6 +529,53 @@ def test_other_backends_take_copies(device):
     np.testing.assert_array_equal(ml.CpuBackend().array(placed), drawn([8, 16]))
 
 
+def another_cuda(**options):
+    if len(ml.CudaBackend.get_available_devices()) < 2:
+        pytest.skip("there is one GPU")
+    return ml.CudaBackend("cuda:1", **options)
+
+
+both_there = without(NO_OPENCL or NO_CUDA)
+PAIRS = [
+    pytest.param(ml.CudaBackend, another_cuda, id="cuda:0 to cuda:1", marks=without(NO_CUDA)),
+    pytest.param(another_cuda, ml.CudaBackend, id="cuda:1 to cuda:0", marks=without(NO_CUDA)),
+    pytest.param(opencl, ml.CudaBackend, id="opencl to cuda", marks=both_there),
+    pytest.param(ml.CudaBackend, opencl, id="cuda to opencl", marks=both_there),
+    pytest.param(opencl, as_a_gpu, id="opencl to a gpu", marks=without(NO_OPENCL)),
+    pytest.param(as_a_gpu, opencl, id="a gpu to opencl", marks=without(NO_OPENCL)),
+]
+
+
+@pytest.mark.parametrize("source, target", PAIRS)
+def test_arrays_of_another_device(source, target):
+    """As operands of a model, of its step and of operators, and by to_device: copies, whose values
+    are right while the source still computes them, and which the source does not share."""
+    there, here = source(), target()
+    x = drawn([8, 16])
+    doubled = there.to_device(x) * np.float32(2)  # it may not be computed yet
+    moved = here.to_device(doubled)
+    assert type(moved) is ml.Array and moved.is_on(here._device)
+    assert not moved.is_on(there._device)
+    np.testing.assert_array_equal(moved, 2 * x)
+    np.testing.assert_array_equal(here.to_device(x) + doubled, x + 2 * x)
+
+    make, shape = MODELS["mlp"]
+    optimizer = ml.optim.AdamW(lr=1e-2)
+    runs = []
+    for backend, place in ((ml.CpuBackend(), lambda arrays: arrays), (here, there.to_device)):
+        pm = ml.compile(
+            training(make()), backend, data_keys={"x", "target"}, shapes={"x": shape},
+            optimizer=optimizer, deterministic="portable",
+        )  # fmt: skip
+        data = {"x": drawn(shape), "target": drawn(dict(pm.shapes)["target"], 1)}
+        params = place(pm.get_parameters())
+        values = pm.evaluate(params, place(data))
+        stepped = pm.step(params, optimizer.init(params), place(data))
+        runs.append((values, stepped.params))
+    for got, want in zip(runs[1], runs[0], strict=True):
+        same({name: np.asarray(value) for name, value in got.items()}, want)
+
+
 # --- memory and failures --------------------------------------------------------------------------
 
 
@@ -655,6 +705,180 @@ def test_capsules_that_nobody_takes(device):
         placed.__dlpack__()
     assert live_objects() == before
     np.testing.assert_array_equal(placed, [1, 2])
+
+
+class Consumer:
+    """Another library on the emulator: it reads memory by a stream of its own, when it likes."""
+
+    def __init__(self):
+        ml.CudaBackend()  # which initialises the driver
+        self.driver = ctypes.CDLL(os.environ["MITHRIL_CUDA_LIB"])
+        self._context, stream = ctypes.c_void_p(), ctypes.c_void_p()
+        assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self._context), 0) == 0
+        self._call("cuStreamCreate", ctypes.byref(stream), 0)
+        self.stream = stream.value
+        self._copies = []
+
+    def close(self):
+        self._call("cuStreamDestroy_v2", ctypes.c_void_p(self.stream))
+
+    def _call(self, name, *arguments):
+        own = ctypes.c_void_p()
+        assert self.driver.cuCtxPushCurrent_v2(self._context) == 0
+        assert getattr(self.driver, name)(*arguments) == 0
+        assert self.driver.cuCtxPopCurrent_v2(ctypes.byref(own)) == 0
+
+    def start_to_read(self, pointer, count):
+        """Values of float32 that are there when `wait` returns."""
+        out = np.zeros(count, "f4")
+        to, size = ctypes.c_void_p(out.ctypes.data), ctypes.c_size_t(out.nbytes)
+        stream = ctypes.c_void_p(self.stream)
+        self._call("cuMemcpyDtoHAsync_v2", to, ctypes.c_uint64(pointer), size, stream)
+        return out
+
+    def wait(self):
+        self._call("cuStreamSynchronize", ctypes.c_void_p(self.stream))
+
+    def has(self, pointer):
+        """Tells whether memory of the device is still there."""
+        self.driver.emulated_is_ours.restype = ctypes.c_bool
+        return self.driver.emulated_is_ours(ctypes.c_uint64(pointer), ctypes.c_size_t(1))
+
+
+@pytest.fixture
+def consumer():
+    if NO_CUDA or not is_used():
+        pytest.skip(NO_CUDA or "streams of the emulator show when they do what")
+    made = Consumer()
+    yield made
+    made.close()
+
+
+TENSOR_OF_MANAGED, TENSOR_OF_VERSIONED, FLAGS_OF_VERSIONED = 0, 32, 24  # bytes in a struct
+READ_ONLY = 1
+
+
+def address_in(capsule):
+    """Where a capsule's struct is."""
+    name = b"dltensor_versioned" if '"dltensor_versioned"' in repr(capsule) else b"dltensor"
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return get(capsule, name)
+
+
+def pointer_in(capsule):
+    place = TENSOR_OF_VERSIONED if "dltensor_versioned" in repr(capsule) else TENSOR_OF_MANAGED
+    return ctypes.c_void_p.from_address(address_in(capsule) + place).value
+
+
+@pytest.mark.parametrize("version", [None, (1, 0)])
+@pytest.mark.parametrize("who", ["stream", "host", "nobody"])
+def test_who_waits_for_the_values(consumer, who, version):
+    """The stream that the consumer names, without the host; else the host; with -1 nobody."""
+    backend, values = ml.CudaBackend(), drawn([100])
+    backend.exp(backend.to_device(3 + values))  # compiled; its memory is taken again
+    backend.block_until_ready()
+    x = backend.exp(backend.to_device(values))
+    stream = {"stream": consumer.stream, "host": None, "nobody": -1}[who]
+    capsule = x.__dlpack__(stream=stream, max_version=version)
+    pointer, want = pointer_in(capsule), np.exp(values.astype("f8"))
+    memory = np.ctypeslib.as_array((ctypes.c_float * 100).from_address(pointer))
+    assert np.allclose(memory, want, rtol=1e-4) == (who == "host")
+    read = consumer.start_to_read(pointer, 100)
+    consumer.wait()
+    assert np.allclose(read, want, rtol=1e-4) == (who != "nobody")
+    np.testing.assert_allclose(x, want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("stream", [0, -2, 2**70, "1", 1.0])
+def test_streams_that_nobody_has(consumer, stream):
+    x = ml.CudaBackend().to_device([1.0])
+    with pytest.raises(BufferError, match="stream requires None, -1 or the number of a stream"):
+        x.__dlpack__(stream=stream)
+
+
+@pytest.mark.parametrize("symbol", ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"])
+def test_streams_that_cannot_wait(consumer, inject, symbol):
+    x = ml.CudaBackend().to_device([1.0])
+    before = live_objects()
+    inject(symbol, 1, 400)
+    with pytest.raises(DeviceNotAvailable, match=symbol):
+        x.__dlpack__(stream=consumer.stream)
+    assert live_objects() == before
+    assert x.__dlpack__(stream=1) is not None and x.__dlpack__(stream=2) is not None
+
+
+def test_memory_that_a_consumer_may_read_is_not_given_to_others(consumer):
+    backend = ml.CudaBackend()
+    values = drawn([1000])
+    x = backend.to_device(values)
+    capsule = x.__dlpack__(stream=consumer.stream)
+    pointer = pointer_in(capsule)
+    read = consumer.start_to_read(pointer, 1000)  # later
+    del x, capsule
+    others = [backend.to_device(np.zeros(1000, "f4")) for _ in range(3)]
+    backend.block_until_ready()
+    consumer.wait()
+    np.testing.assert_array_equal(read, values)
+    assert all(float(other.sum()) == 0 for other in others)
+    read = consumer.start_to_read(pointer, 1000)  # who frees it waits for everybody
+    backend.empty_cache()
+    backend.block_until_ready()
+    np.testing.assert_array_equal(read, values)
+    assert not consumer.has(pointer)
+
+
+def test_lent_memory_comes_back(consumer):
+    """1.2 GB in all, of 1 GiB."""
+    backend = ml.CudaBackend()
+    values = np.ones(1 << 20, "f4")
+    for _ in range(300):
+        backend.to_device(values).__dlpack__(stream=consumer.stream)
+    backend.empty_cache()
+
+
+class ReadOnly(OfAnotherLibrary):
+    """Lends memory that nobody may write over."""
+
+    def __dlpack__(self, *, stream=None, max_version=None, **options):
+        capsule = self._array.__dlpack__(stream=stream, max_version=max_version, **options)
+        flags = ctypes.c_uint64.from_address(address_in(capsule) + FLAGS_OF_VERSIONED)
+        flags.value |= READ_ONLY
+        return capsule
+
+
+@pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA or "")
+def test_memory_that_is_read_only_is_not_written_over():
+    model = ml.TrainModel(ml.Linear(3, name="layer"))
+    model.add_loss(ml.SquaredError(), [ml.Mean()], input="output", target="target")
+    optimizer = ml.optim.SGD(lr=0.1)
+    shapes = {"input": [4, 2], "target": [4, 3]}
+    options = {"data_keys": set(shapes), "shapes": shapes, "naming": "path"}
+    pm = ml.compile(model, ml.CudaBackend(), optimizer=optimizer, stream_gradients=True, **options)
+    own = pm.backend.to_device(pm.get_parameters())
+    data = pm.backend.to_device({key: drawn(shape) for key, shape in shapes.items()})
+    before = {key: value.to_numpy() for key, value in own.items()}
+    lent = {key: pm.backend.from_dlpack(ReadOnly(value)) for key, value in own.items()}
+    got, _, _, _ = pm.step(lent, optimizer.init(lent), data)
+    for key, value in before.items():
+        np.testing.assert_array_equal(own[key], value)
+        assert (got[key].to_numpy() != value).any()
+    written, _, _, _ = pm.step(own, optimizer.init(own), data)
+    same(written, {key: value.to_numpy() for key, value in got.items()})
+    assert any((own[key].to_numpy() != before[key]).any() for key in own)  # these may be
+
+
+@pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA or "")
+def test_read_only_memory_is_lent_as_such():
+    backend = ml.CudaBackend()
+    lent = backend.from_dlpack(ReadOnly(backend.to_device([1.0, 2.0])))
+    for one in (lent, lent[:1]):
+        with pytest.raises(BufferError, match="only DLPack 1.0 can say"):
+            one.__dlpack__()
+        capsule = one.__dlpack__(max_version=(1, 0))
+        flags = ctypes.c_uint64.from_address(address_in(capsule) + FLAGS_OF_VERSIONED).value
+        assert flags == READ_ONLY
+    assert (lent + 1).tolist() == [2, 3]
 
 
 def test_what_has_no_dlpack(device):

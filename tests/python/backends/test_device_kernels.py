@@ -116,7 +116,8 @@ CASES = {
     "concat of the last axis": lambda: (
         joined(3, -1), {f"x{i}": drawn([40, 1 + 3 * i], i) for i in range(3)}, {},
     ),
-    "concat of 59": lambda: (joined(59, 0), {f"x{i}": drawn([2, 3], i) for i in range(59)}, {}),
+    "concat of 61": lambda: (joined(61, 0), {f"x{i}": drawn([2, 3], i) for i in range(61)}, {}),
+    "concat of 62": lambda: (joined(62, 1), {f"x{i}": drawn([2, 3], i) for i in range(62)}, {}),
     "pad": lambda: (
         of(ml.Pad(pad_width=[(1, 2), (0, 3), (2, 1)])), {"input": drawn([4, 3, 5])}, {},
     ),

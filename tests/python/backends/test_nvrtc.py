@@ -1,9 +1,11 @@
-# Covers: backends/cuda/compiler.cc backends/cuda/gemm_text.cc backends/cuda/attention_text.cc
+# Covers: backends/cuda/compiler.cc backends/device/block_products.cc
+# Covers: backends/cuda/attention_text.cc
 """Kernels for CUDA, compiled by the real NVRTC and assembled by ptxas; neither needs a GPU.
 
-The table of registers and spills is printed: `pytest -rP`, or `make test-cuda`.
+The table of registers and spills is printed at the end (kernel_table.py).
 """
 
+import contextlib
 import glob
 import itertools
 import os
@@ -11,14 +13,14 @@ import re
 import shutil
 import subprocess
 import sysconfig
-from collections import Counter
 
 import mithril as ml
 import pytest
 from emulated_cuda import NO_CUDA, ROOT, is_used
 from formats.c_cases import MODELS, training
+from kernel_table import Usage
 from mithril import _core
-from mithril.errors import DeviceNotAvailable, UnsupportedError
+from mithril.errors import DeviceNotAvailable, KeyNotFound, UnsupportedError
 from mithril.testing import op_matrix
 
 SITE = os.path.join(sysconfig.get_paths()["purelib"], "nvidia")
@@ -33,7 +35,11 @@ WHY = NO_CUDA or ("" if LIBRARIES else "no NVRTC: pip install nvidia-cuda-nvrtc"
 NO_PTXAS = "" if PTXAS else "no ptxas: pip install nvidia-cuda-nvcc"
 ARCHITECTURES = (75, 80, 90, 100)
 OPS = {op["name"]: op for op in _core.ops() if op["samples"]}
-BATCHES = 8  # of ops; those of one are compiled together
+BATCHES = 16  # of ops; those of one are compiled together
+OTHERS = ("float64", "float16", "bfloat16")
+FLOATS = ("float32", *OTHERS)
+FIRST_WITH_TILES = 80  # tiles of bfloat16 are tensor cores' from there on
+EVERYTHING = "MITHRIL_NVRTC_MATRIX" in os.environ
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(bool(WHY), reason=WHY)]
 
@@ -63,29 +69,34 @@ def texts(dtype, make, device="cuda:0"):
 
 
 def assembled(ptx, architecture, folder):
-    """Kernels, bytes of spills and of stack, as ptxas says; prints these and the registers."""
+    """What ptxas says of each kernel, by name."""
     path = folder / "kernels.ptx"
     path.write_bytes(ptx.rstrip(b"\0"))
     command = [PTXAS, f"-arch=sm_{architecture}", "-v", str(path), "-o", os.devnull]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    found = {}
+    for part in done.stderr.split("Compiling entry function '")[1:]:
+        stack, spills, registers = (
+            int(re.search(pattern, part)[1]) for pattern in
+            (r"(\d+) bytes stack frame", r"(\d+) bytes spill stores", r"Used (\d+) registers")
+        )  # fmt: skip
+        found[part.partition("'")[0]] = Usage(1, registers, spills, stack)
+    return found
 
-    def numbers(pattern):
-        return [int(found) for found in re.findall(pattern, done.stderr)]
 
-    registers = numbers(r"Used (\d+) registers")
-    spills = sum(numbers(r"(\d+) bytes spill stores"))
-    stack = max(numbers(r"(\d+) bytes stack frame"))
-    print(
-        f"  sm_{architecture}: {len(registers)} kernels, at most {max(registers)} registers,"
-        f" {spills} bytes of spills, {stack} bytes of stack"
-    )
-    return len(registers), spills, stack
+def noted(table, family, architecture, kernels):
+    """All of some kernels together; they are noted in the table."""
+    table.note(family, architecture, kernels)
+    whole = Usage()
+    for one in kernels:
+        whole.add(one)
+    return whole
 
 
 @pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
 @pytest.mark.parametrize("title", MODELS)
-def test_kernels_of_training_on_every_architecture(title, nvrtc, tmp_path):
+def test_kernels_of_training_on_every_architecture(title, nvrtc, kernel_table, tmp_path):
     make, shape = MODELS[title]
     text = max(
         texts("float32", lambda backend: ml.compile(
@@ -93,17 +104,17 @@ def test_kernels_of_training_on_every_architecture(title, nvrtc, tmp_path):
             optimizer=ml.optim.AdamW(lr=1e-2)).explain(program="step"))[0],
         key=len,
     )  # fmt: skip
-    print(f"NVRTC {nvrtc.version}, {title}, a step of training in float32")
     for architecture in ARCHITECTURES:
         ptx = nvrtc.compile(text, architecture, to_ptx=True)
-        kernels, spills, stack = assembled(ptx, architecture, tmp_path)
-        assert kernels == text.count("__global__")
-        assert spills <= 256
+        found = assembled(ptx, architecture, tmp_path)
+        whole = noted(kernel_table, f"training of {title}", architecture, found.values())
+        assert whole.kernels == text.count("__global__")
+        assert whole.spills <= 256
 
 
 @pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
 @pytest.mark.parametrize("tile", [2, 4])
-def test_kernels_of_convolutions_by_tiles(tile, nvrtc, tmp_path):
+def test_kernels_of_convolutions_by_tiles(tile, nvrtc, kernel_table, tmp_path):
     """No patch lies on the stack: loops over its elements are unrolled."""
     model = ml.Model()
     model |= ml.Convolution2D(3, 64, padding=1)(input="x", output="c")
@@ -117,12 +128,13 @@ def test_kernels_of_convolutions_by_tiles(tile, nvrtc, tmp_path):
     finally:
         _core.device_force_winograd_tile(None)
     assert any("(8 - tap)" in text for text in found)  # the gradient by the input is among them
-    print(f"NVRTC {nvrtc.version}, gradients of convolutions by tiles of {tile}")
     for text, architecture in itertools.product(found, ARCHITECTURES):
         ptx = nvrtc.compile(text, architecture, to_ptx=True)
-        kernels, spills, stack = assembled(ptx, architecture, tmp_path)
-        assert kernels == text.count("__global__") >= 4
-        assert spills <= 256 and stack <= spills + 64
+        kernels = assembled(ptx, architecture, tmp_path)
+        whole = noted(kernel_table, f"convolutions by tiles of {tile}", architecture,
+                      kernels.values())  # fmt: skip
+        assert whole.kernels == text.count("__global__") >= 4
+        assert whole.spills <= 256 and whole.stack <= whole.spills + 64
 
 
 @pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
@@ -131,7 +143,7 @@ def test_kernels_of_convolutions_by_tiles(tile, nvrtc, tmp_path):
     "dtype, width",
     [("bfloat16", 16), ("bfloat16", 64), ("bfloat16", 80), ("bfloat16", 128), ("float16", 64)],
 )
-def test_attention_of_halves_on_every_architecture(dtype, width, nvrtc, tmp_path):
+def test_attention_of_halves_on_every_architecture(dtype, width, nvrtc, kernel_table, tmp_path):
     """Tensor cores multiply its tiles from sm_80 on, those of gradients in bfloat16, and nothing is
     spilled. The emulator's first device is sm_80, its third one sm_75."""
     shape, has_gradient = [2, 4, 150, width], dtype == "bfloat16"
@@ -144,15 +156,15 @@ def test_attention_of_halves_on_every_architecture(dtype, width, nvrtc, tmp_path
         pm = ml.compile(model, backend, shapes=shapes, **keys)
         pm.explain(program="gradient" if has_gradient else "evaluate")
 
-    print(f"NVRTC {nvrtc.version}, attention of {dtype}, heads of {width}")
     for architecture in ARCHITECTURES:
         device = "cuda:2" if architecture == 75 else "cuda:0"
         text = max(texts(dtype, make, device)[0], key=len)
         ptx = nvrtc.compile(text, architecture, to_ptx=True)
         by_tiles = sum(b"mma.sync" in kernel for kernel in ptx.split(b".visible .entry"))
         assert by_tiles == (0 if architecture < 80 else 1 + has_gradient)
-        _, spills, _ = assembled(ptx, architecture, tmp_path)
-        assert architecture < 80 or spills == 0
+        kernels = assembled(ptx, architecture, tmp_path)
+        whole = noted(kernel_table, f"attention of {dtype}", architecture, kernels.values())
+        assert architecture < 80 or whole.spills == 0
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
@@ -186,33 +198,67 @@ def test_kernels_that_multiply_halves(dtype, nvrtc):
         assert nvrtc.compile(built[-1], architecture)[:4] == b"\x7fELF"
 
 
-def of_op(name):
-    """The texts of the first sample of an op that is a float, and whether a step is the host's."""
-    found = []
-    for case in op_matrix.cases(OPS[name])[:1]:
-        try:
-            found.append(texts("float32", lambda b, case=case: op_matrix.compiled(case, b)))
-        except UnsupportedError:
+def of_op(name, types):
+    """(element type, text) of the programs of an op and of its gradients: of the first sample that
+    is a float in these types, of integers, and of bools; and how many of their steps are the
+    host's."""
+    found, on_host, kinds = [], 0, set()
+    for case in op_matrix.cases(OPS[name]):
+        if case.kind in kinds:
             continue
-    return found
+        kinds.add(case.kind)
+        for dtype in types if case.kind == "float" else ("float64",):
+            try:
+                some, steps = texts(dtype, lambda b, case=case: both_ways(case, b))
+            except UnsupportedError:
+                continue
+            found += [(dtype if case.kind == "float" else case.kind, text) for text in some if text]
+            on_host += steps
+    return found, on_host
 
 
+def both_ways(case, backend):
+    """Compiles a case, with its gradients where it has some."""
+    pm = op_matrix.compiled(case, backend)
+    op = case.op
+    if case.kind == "float" and op["differentiable"] and op["has_gradient"]:
+        with contextlib.suppress(KeyNotFound):  # of this sample there are none
+            pm.explain(program="gradient")
+
+
+@pytest.mark.skipif(bool(NO_PTXAS), reason=NO_PTXAS)
 @pytest.mark.parametrize("batch", range(BATCHES))
-def test_kernels_of_ops(batch, nvrtc):
-    """Kernels of all ops, those of one batch as one text, in namespaces."""
-    joined, counts = [], Counter()
-    for number, name in enumerate(sorted(OPS)[batch::BATCHES]):
-        for of, on_host in of_op(name):
-            counts["steps on the host"] += on_host
-            for text in filter(None, of):
-                counts["texts"] += 1
-                own = re.sub(r"\b(k\d+)\(", rf"op{number}_\1_{counts['texts']}(", text)
-                joined.append(f"namespace op{number}_{counts['texts']} {{\n{own}\n}}\n")
-    text = "\n".join(joined)
-    ptx = nvrtc.compile(text, 80, to_ptx=True)
-    entries = ptx.count(b".visible .entry")
-    assert entries == text.count("__global__") > 0
-    print(f"batch {batch}: {entries} kernels of {counts}")
+def test_kernels_of_ops(batch, nvrtc, kernel_table, tmp_path):
+    """Kernels of all ops, each text once, those of one batch as one, in namespaces: in float32, and
+    in turns in one of the other types; in all of them where MITHRIL_NVRTC_MATRIX is set, as in
+    `make check`."""
+    known = {}  # text -> the type of its op
+    on_host = 0
+    for number, name in list(enumerate(sorted(OPS)))[batch::BATCHES]:
+        in_turn = FLOATS if EVERYTHING else ("float32", OTHERS[number // BATCHES % len(OTHERS)])
+        found, steps = of_op(name, in_turn)
+        on_host += steps
+        for dtype, text in found:
+            known.setdefault(text, dtype)
+    kinds = list(known.values())
+    for architecture in ARCHITECTURES:
+        text = joined(t if architecture >= FIRST_WITH_TILES or "mma.sync" not in t else ""
+                      for t in known)  # fmt: skip
+        kernels = assembled(nvrtc.compile(text, architecture, to_ptx=True), architecture, tmp_path)
+        assert len(kernels) == text.count("__global__") > 0
+        for name, usage in kernels.items():
+            kind = kinds[int(re.match(r"text(\d+)_", name)[1])]
+            kernel_table.note(f"ops, {kind}", architecture, [usage])
+            assert usage.spills <= 256, name
+    print(f"batch {batch}: {len(known)} texts; {on_host} steps on the host")
+
+
+def joined(some):
+    """Texts as one, whose kernels are named by the number of their text."""
+    return "\n".join(
+        f"namespace text{i} {{\n" + re.sub(r"\b(k\d+)\(", rf"text{i}_\1(", text) + "\n}\n"
+        for i, text in enumerate(some)
+    )
 
 
 DECLARATIONS = """

@@ -13,12 +13,15 @@ from backends.device_cases import (
     ROWS,
     check_a_fork_is_told,
     check_a_memory_limit,
+    check_a_memory_limit_of_arrays,
     check_nothing_leaks,
     check_pickles,
     check_products,
     check_rows,
     check_what_falls_back_is_told,
     check_what_it_says_of_itself,
+    doubled,
+    doubling,
     forks,
     injecting,
     linear_softmax,
@@ -114,9 +117,8 @@ def test_random_models(request):
 
 
 @pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning")
-@pytest.mark.parametrize("chunk", range(4))
-def test_many_random_models(chunk, request, check_counts):
-    check_many_random_models("OpenCLBackend", chunk, request, check_counts)
+def test_random_models_side_by_side(device_graphs, seed, check_counts):
+    check_many_random_models("OpenCLBackend", device_graphs, seed, check_counts)
 
 
 def test_open_sizes_are_compiled_one_by_one():
@@ -342,7 +344,78 @@ def test_each_call_that_fails(symbol, nth, inject):
     assert live_objects() <= before + 1  # the arena may be new
 
 
-@pytest.mark.parametrize("symbol", ["clGetPlatformIDs", "clGetDeviceIDs", "clGetDeviceInfo"])
+def as_a_gpu(**options):
+    backend = ml.OpenCLBackend(**options)
+    backend._device = _core.OpenClDevice(as_gpu=True)
+    return backend
+
+
+OF_LOOPS = ["clEnqueueReadBuffer", "clEnqueueCopyBuffer"]
+
+
+@pytest.mark.parametrize("symbol", OF_LOOPS)
+@pytest.mark.parametrize("nth", [1, 2])
+def test_each_call_of_a_loop_that_fails(symbol, nth, inject):
+    pm = ml.compile(doubling(), ml.OpenCLBackend(), inference=True)
+    assert doubled(pm, 5.0) == 8
+    before = live_objects()
+    for status, kind, name in (
+        (-6, OutOfMemoryError, "CL_OUT_OF_HOST_MEMORY"),
+        (-38, DeviceNotAvailable, "CL_INVALID_MEM_OBJECT"),
+    ):
+        inject(symbol, nth, status)
+        with pytest.raises(kind, match=f"{symbol} failed with {name}"):
+            for limit in (2.0, 5.0, 2.0, 5.0):  # an even and an odd number of steps
+                doubled(pm, limit)
+        assert doubled(pm, 5.0) == 8
+    assert live_objects() == before
+
+
+OF_QUEUES = ["clEnqueueNDRangeKernel", "clEnqueueReadBuffer", "clEnqueueWriteBuffer",
+             "clEnqueueCopyBuffer", "clEnqueueMapBuffer", "clEnqueueUnmapMemObject",
+             "clFinish"]  # fmt: skip
+LOST = {-2: "CL_DEVICE_NOT_AVAILABLE", -14: "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+        -34: "CL_INVALID_CONTEXT", -36: "CL_INVALID_COMMAND_QUEUE",
+        -9999: "status -9999"}  # fmt: skip
+
+
+@pytest.mark.parametrize("status", LOST)
+@pytest.mark.parametrize("backend", [ml.OpenCLBackend, as_a_gpu])
+def test_a_device_that_is_lost_in_the_middle_of_a_run(backend, status, inject):
+    """From the second launch on nothing works: each call says so, and nothing leaks."""
+    model, shape = ml.Model(), [40, 30]
+    model |= ml.MatrixMultiply()(left="x", right="w", output="h")
+    model |= ml.Softmax()(input="h", output="s")
+    model |= ml.Sort()(input="s", output="y")
+    model.expose_keys("y")
+    one = backend()
+    shapes = {"x": shape, "w": [30, 3000]}
+    pm = ml.compile(model, one, data_keys=set(shapes), shapes=shapes)
+    data = {key: drawn(shape) for key, shape in shapes.items()}
+    want, kept = pm.evaluate({}, data), one.to_device([1.0, 2.0])
+    before = live_objects()
+    for symbol in OF_QUEUES:
+        inject(symbol, 2 if symbol == "clEnqueueNDRangeKernel" else 1, status, True)
+        if symbol == "clEnqueueNDRangeKernel":
+            with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with {LOST[status]}"):
+                pm.evaluate({}, data)
+    calls = [lambda: pm.evaluate({}, data), kept.to_numpy, lambda: one.to_device([3.0]),
+             one.block_until_ready, lambda: (kept + kept).to_numpy()]  # fmt: skip
+    for call in calls * 2:
+        with pytest.raises(DeviceNotAvailable, match=LOST[status]) as raised:
+            call()
+        assert "the driver has lost the device: start the process anew" in str(raised.value)
+    for symbol in OF_QUEUES:
+        inject(symbol, 0, 0)
+    same(pm.evaluate({}, data), want)
+    assert (kept + kept).tolist() == [2.0, 4.0]
+    assert live_objects() <= before + 8  # the program of the sum, its kernel and the arena
+
+
+OF_LISTS = ["clGetPlatformIDs", "clGetPlatformInfo", "clGetDeviceIDs", "clGetDeviceInfo"]
+
+
+@pytest.mark.parametrize("symbol", OF_LISTS)
 def test_a_loader_that_fails(symbol, inject):
     inject(symbol, 1, -30)
     with pytest.raises(DeviceNotAvailable, match=f"{symbol} failed with CL_INVALID_VALUE"):
@@ -350,9 +423,10 @@ def test_a_loader_that_fails(symbol, inject):
     ml.OpenCLBackend()
 
 
-@pytest.mark.parametrize(
-    "symbol", ["clCreateContext", "clCreateCommandQueue", "clCreateSubDevices"]
-)
+STARTS = ["clCreateContext", "clCreateCommandQueue", "clCreateSubDevices"]
+
+
+@pytest.mark.parametrize("symbol", STARTS)
 def test_a_start_that_fails(symbol):
     """Nothing stays of it, and the next start is right."""
     code = f"""
@@ -394,6 +468,34 @@ except ml.errors.DeviceNotAvailable as error:
 
 def test_a_memory_limit_of_the_backend():
     check_a_memory_limit(ml.OpenCLBackend)
+
+
+@pytest.mark.parametrize("backend", [ml.OpenCLBackend, as_a_gpu])
+def test_a_memory_limit_of_arrays(backend):
+    check_a_memory_limit_of_arrays(backend)
+
+
+@pytest.mark.parametrize("backend", [ml.OpenCLBackend, as_a_gpu])
+def test_what_takes_the_most_is_named_where_the_driver_refuses(backend, inject):
+    model = ml.Model(name="net")
+    model |= ml.MatrixMultiply(name="first")(left="a", right="b", output="h")
+    model |= ml.Softmax()(input="h", output="s")
+    model |= ml.MatrixMultiply(name="second")(left="s", right="b", output="y")
+    model.expose_keys("y")
+    shapes = {"a": [300, 300], "b": [300, 300]}
+    one = backend()
+    pm = ml.compile(model, one, data_keys=set(shapes), shapes=shapes)
+    data = {key: drawn(shape) for key, shape in shapes.items()}
+    # Of a constant, of memory for the run, and of an array for its result.
+    for given in (data, data, one.to_device(data)):
+        one.empty_cache()
+        inject("clCreateBuffer", 1, -4)
+        with pytest.raises(OutOfMemoryError, match="clCreateBuffer failed") as raised:
+            pm.evaluate({}, given)
+        said = str(raised.value)
+        assert "a run at these sizes takes " in said and "360.0 kB of outputs" in said, said
+        assert said.count("\n  360.0 kB float32[300, 300] of ") >= 2 and "second'" in said, said
+        assert np.asarray(pm.evaluate({}, given)["y"]).shape == (300, 300)
 
 
 def test_nothing_leaks():

@@ -1,4 +1,5 @@
-# Covers: passes/multiply_halves.cc backends/device/library_products.cc backends/cuda/gemm_text.cc
+# Covers: passes/multiply_halves.cc backends/device/library_products.cc
+# Covers: backends/device/block_products.cc
 """Products that a layer of halves computes in float32, by cuBLASLt: their factors go in as halves.
 
 Without a GPU the library is the emulator's (emulated_cuda.py), which refuses descriptions that the
@@ -8,7 +9,7 @@ real one has no product for. What is right is NumPy's float64 on the same rounde
 import mithril as ml
 import numpy as np
 import pytest
-from backends.device_cases import injecting
+from backends.device_cases import injecting, needs_library
 from backends.test_cublaslt import OTHERS, data_of, mlp, product
 from backends.test_cuda_backend import in_process
 from backends.test_cuda_graphs import launches_a_graph
@@ -20,6 +21,7 @@ from mithril.errors import DeviceNotAvailable
 pytestmark = [
     pytest.mark.device,
     pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA),
+    needs_library("product_library"),
     pytest.mark.filterwarnings("ignore::mithril.errors.MithrilWarning"),
 ]
 HALVES = ("float16", "bfloat16")

@@ -128,6 +128,34 @@ def test_what_was_found_is_kept_for_later_processes(tmp_path):
         assert now == first, (text, said)
 
 
+KEEPS = """
+import sys
+from mithril.backends.with_manualgrad.opencl_backend.tiles import keep_tile
+sys.stdin.readline()
+for number in range(20):
+    info = {"platform": "p", "name": f"{sys.argv[1]} {number}", "driver": "1"}
+    assert keep_tile(info, (number % 16 + 1, 1, 32))
+"""
+
+
+def test_processes_that_tune_at_once_lose_nothing(tmp_path):
+    env = {**os.environ, "MITHRIL_CACHE_DIR": str(tmp_path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", KEEPS, str(i)], env=env, stdin=subprocess.PIPE)
+        for i in range(4)
+    ]
+    for one in started:
+        one.stdin.write(b"go\n")
+        one.stdin.flush()
+    for one in started:
+        one.communicate(timeout=120)
+        assert one.returncode == 0
+    kept = json.loads((tmp_path / "opencl" / "tiles.json").read_text())
+    assert kept == {
+        f"p / {i} {number} / 1": [number % 16 + 1, 1, 32] for i in range(4) for number in range(20)
+    }
+
+
 def test_without_a_folder_the_process_keeps_it(tmp_path):
     (tmp_path / "opencl").write_text("no folder")
     (_, after, found), _ = in_process(tmp_path, True)

@@ -3,7 +3,10 @@ PyTorch with equal weights."""
 
 import numpy as np
 import pytest
+from emulated_cuda import NO_CUDA
 
+from benchmarks import gpu, launches
+from benchmarks.devices import backend
 from benchmarks.harness import Settings, difference
 from benchmarks.nets import Gpt2, Net, Resnet, Vit, count_work
 
@@ -78,3 +81,39 @@ def test_sizes_are_the_published_ones(name):
     trained = (value for key, value in net.params.items() if not key.startswith("running_"))
     assert sum(value.size for value in trained) == count
     assert count_work(net.torch(Settings()).run) / 2e9 == pytest.approx(work, abs=0.01)
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+def without_device(name):
+    """Why there is none."""
+    import mithril as ml
+
+    try:
+        ml.get_backend(name)
+    except ml.errors.DeviceNotAvailable as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+@pytest.mark.skipif(bool(NO_CUDA), reason=NO_CUDA)
+@pytest.mark.parametrize("name", ["gpu-gpt2", "gpu-gpt2-step", "gpu-mlp-step"])
+def test_rows_of_a_gpu_compare_the_same_work(name, monkeypatch, capsys):
+    """Small networks; PyTorch takes part on the CPU, where it has no CUDA."""
+    monkeypatch.setattr(gpu, "torch_device", lambda: "cpu")
+    gpu.ROWS[name](Settings(seconds=0.01, quick=True))
+    printed = capsys.readouterr().out
+    assert printed.count("  agrees (") == 2 and "DIFFER" not in printed, printed
+
+
+@pytest.mark.parametrize("name", ["opencl", "cuda"])
+def test_what_is_launched_by_hand(name):
+    reason = NO_CUDA if name == "cuda" and NO_CUDA else without_device(name)
+    if reason:
+        pytest.skip(reason)
+    x = np.linspace(-1, 1, 16, dtype=np.float32)
+    by_hand = launches.relu(backend(name, Settings(threads=1)), x)
+    for _ in range(2):
+        np.testing.assert_array_equal(by_hand.result()["output"], np.maximum(x, 0))
+        by_hand.run()

@@ -346,8 +346,8 @@ def test_a_bar_on_a_terminal_only():
     for stream, want in ((Terminal(), "[###############...............] 1/2, 1 failed  exp"),
                          (io.StringIO(), "")):  # fmt: skip
         with Progress(2, stream) as progress:
-            progress.tell("add", 0)
-            progress.tell("exp", 1)
+            progress.report("add", 0)
+            progress.report("exp", 1)
             shown = stream.getvalue().rpartition("\x1b[K")[2]
         assert shown == want
         assert stream.getvalue().endswith("\r\x1b[K") or not want

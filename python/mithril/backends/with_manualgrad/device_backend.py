@@ -11,9 +11,9 @@ from mithril.base.arrays import host_values, is_device_array
 from mithril.base.numpy import np
 from mithril.base.trees import with_items
 from mithril.eager import op_programs
-from mithril.errors import ArgumentError, DeviceNotAvailable, shown
+from mithril.errors import ArgumentError, DeviceNotAvailable, OutOfMemoryError, shown
 from mithril.execution.memory import memory_report, parse_size
-from mithril.types import DTypeLike
+from mithril.types import Dtype, DTypeLike
 
 __all__ = ["DeviceBackend"]
 
@@ -28,8 +28,8 @@ class DeviceBackend(PlanBackend):
     """
 
     _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
-    _compiles_each_program = True
-    _has_own_memory = True
+    compiles_each_program = True
+    has_own_memory = True
     _device: Any  # of the engine
 
     def __init__(
@@ -52,8 +52,28 @@ class DeviceBackend(PlanBackend):
 
     @property
     def device_info(self) -> Mapping[str, Any]:
-        """The device in its own words."""
-        return self._device.info
+        """The device in its own words, and in "peak" what it was measured to do in a second at
+        best (`device_peak`); None: nobody has asked."""
+        return {**self._device.info, "peak": self._device.known_peak}
+
+    def device_peak(self) -> Mapping[str, float]:
+        """Tells what the device does in a second at best, as short kernels measure it when first
+        asked: multiplications and additions in "float32" and "float64", and in "bandwidth"
+        bytes read and written.
+
+        Raises
+        ------
+        DeviceNotAvailable : the driver fails
+        OutOfMemoryError : the device has no memory left
+        """
+        return self._device.peak()
+
+    @property
+    def operation_peaks(self) -> Mapping[Dtype | None, float]:
+        """Operations in a second at best (`device_peak`) of steps in a type, None where a step has
+        no single one; types whose peak is not known are missing."""
+        peak = self.device_peak()
+        return {of: peak["float64" if of == Dtype.float64 else "float32"] for of in (*Dtype, None)}
 
     def to_device(self, data: Any, device: str | None = None, asynchronous: bool = False) -> Any:
         """Arrays in the memory of the device: `ml.Array`.
@@ -72,7 +92,8 @@ class DeviceBackend(PlanBackend):
         ------
         ArgumentError : a dictionary, list or tuple contains itself, or is nested too deeply
         DeviceNotAvailable : another device; that is another backend's
-        OutOfMemoryError : the device has no memory left
+        OutOfMemoryError : the device has no memory left, or the backend's ``memory_limit`` is less
+            than what the process would use of the device then
 
         >>> import mithril as ml
         >>> backend = ml.OpenCLBackend(device="cpu")  # doctest: +SKIP
@@ -103,7 +124,23 @@ class DeviceBackend(PlanBackend):
         keeps = hasattr(data, "dtype")
         values = host_values(data) if keeps else self.tensor(data)
         wanted = self.dtype(values).numpy()
-        return self._device.array(np.array(values, wanted, order="C", copy=None), self)
+        array = np.array(values, wanted, order="C", copy=None)
+        self._check_limit(array.nbytes)
+        return self._device.array(array, self)
+
+    def _check_limit(self, size: int) -> None:
+        """Refuses arrays with which the process would use more of the device than the limit."""
+        limit = self._memory_limit
+        if limit is None or self._device.used_bytes + size <= limit:
+            return
+        self.empty_cache()
+        used = self._device.used_bytes
+        if used + size > limit:
+            raise OutOfMemoryError(
+                f"{type(self).__name__}: to_device of {size} bytes, with {used} of the device in"
+                f" use, and memory_limit is {limit} bytes",
+                hint="raise memory_limit, or drop arrays that are not needed",
+            )
 
     def from_dlpack(self, source: Any) -> Any:
         """An `ml.Array` over the memory of another library's array, without a copy.

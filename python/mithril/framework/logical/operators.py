@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from mithril import models as _models
+
 
 def __getattr__(name: str) -> Any:
-    from mithril import models
-
     if name.startswith("_") or not name.endswith("Op") or name == "Op":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(models, name.removesuffix("Op"))
+    return getattr(_models, name.removesuffix("Op"))

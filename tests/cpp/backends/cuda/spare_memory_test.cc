@@ -32,5 +32,18 @@ TEST(SpareMemory, KeepsNoMoreThanItMay) {
   EXPECT_TRUE(spare.keep(2, 401));
 }
 
+TEST(SpareMemory, HandsOutNothingThatIsLent) {
+  SpareMemory spare(1 << 20);
+  spare.set_aside(7, 512);
+  spare.set_aside(8, 1024);
+  EXPECT_EQ(spare.take(512), std::nullopt);
+  EXPECT_TRUE(spare.take_all().empty());
+  EXPECT_EQ(spare.bytes(), 0);
+  EXPECT_EQ(spare.lent_bytes(), 512 + 1024);
+  EXPECT_THAT(spare.take_lent(), ::testing::ElementsAre(std::pair(7, 512), std::pair(8, 1024)));
+  EXPECT_EQ(spare.lent_bytes(), 0);
+  EXPECT_TRUE(spare.take_lent().empty());
+}
+
 }  // namespace
 }  // namespace mithril::cuda

@@ -4,6 +4,8 @@
 // copied, launched or waited for without need.
 #include "backends/device/executable.h"
 
+#include <set>
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -162,6 +164,28 @@ TEST(DeviceCounts, OfStepsInPhases) {
   // There are 12 numbers, and then 15, beside the 15 that the first product is.
   EXPECT_GE(plan.arena_bytes, 60 + 60);
   EXPECT_LE(plan.arena_bytes, 64 + 64);
+}
+
+// A step takes what the device says that its kernels took; one of the host what the host's clock
+// says, which in a test is less than half an hour.
+TEST(DeviceTimes, AreThoseOfTheDevice) {
+  const Pair pair(parsed(R"(graph g<f32, i64>(%x: f32[3, 4], %w: f32[4, 5]) {
+  %0 = matmul(%x, %w) : f32[3, 5]
+  %1 = argsort(%0) : i64[3, 5]
+  %2 = exp(%0) : f32[3, 5]
+  return y=%1, z=%2
+})"),
+                  {{3, 4}, {4, 5}}, phased_kernels());
+  const auto made = std::move(pair.fake->specialize(pair.sizes)).or_throw();
+  runtime::Recording recording(100);
+  std::move(pair.run(*pair.fake, {.recording = &recording})).or_throw();
+  std::multiset<int64_t> launches;
+  for (const auto& [key, total] : recording.totals()) {
+    launches.insert(total.nanoseconds / kLaunchTime);
+    EXPECT_EQ(total.nanoseconds % kLaunchTime == 0, total.threads == 0);
+  }
+  EXPECT_EQ(launches, (std::multiset<int64_t>{0, 1, 2}));  // the product is two kernels
+  EXPECT_EQ(pair.driver->count("fake.timing"), 2);
 }
 
 // They are recorded, too, all of a step.

@@ -84,8 +84,9 @@ struct Case {
     return std::make_unique<SpecializationCache>(std::move(optimized(graph, kernels)).or_throw(),
                                                  on_fake(driver, kernels));
   }
-  core::Result<std::vector<Bytes>> run(const Specialization& made) const {
-    return mithril::test::run(graph, made, inputs);
+  core::Result<std::vector<Bytes>> run(const Specialization& made,
+                                       const runtime::RunControl& control = {}) const {
+    return mithril::test::run(graph, made, inputs, control);
   }
   /// Counts what is alive of the device, but for memory that is kept for the next run.
   int64_t alive() const {
@@ -133,35 +134,41 @@ TEST_P(Failures, OfMakingAProgramAreTold) {
   EXPECT_EQ(at.alive(), before);
 }
 
-// While it runs: the run before and the run after have the same bits.
+// While it runs, with times taken and without: the run before and the run after have the same bits.
 TEST_P(Failures, OfARunAreTold) {
   Case at(GetParam());
   const auto program = at.program();
   const auto made = std::move(program->specialize(at.sizes)).or_throw();
-  const int64_t before = at.alive();
-  at.driver->clear();
   const auto wanted = std::move(at.run(*made)).or_throw();
-  const auto counts = at.counts();
-  EXPECT_GE(counts.size(), 6u);
-  for (const auto& [symbol, count] : counts) {
-    for (int64_t nth = 1; nth <= count; ++nth) {
-      for (const int failure : {kFails, kNoMemory, kLost}) {
-        const std::string where = fmt::format("{} {} {}", symbol, nth, failure);
-        EXPECT_EQ(at.alive(), before) << where;
-        inject_failure(symbol, nth, failure);
-        const auto failed = at.run(*made);
-        ASSERT_FALSE(failed.ok()) << where;
-        EXPECT_EQ(failed.error().kind, kind_of(failure)) << where;
-        EXPECT_EQ(at.alive(), before) << where;
-        if (failure == kLost) {
-          const auto again = at.run(*made);
-          ASSERT_FALSE(again.ok()) << where;
-          EXPECT_EQ(again.error().kind, ErrorKind::kDevice) << where;
+  const int64_t before = at.alive();
+  runtime::Recording recording(1000);
+  for (runtime::Recording* const times : {static_cast<runtime::Recording*>(nullptr), &recording}) {
+    const auto run = [&] { return at.run(*made, {.recording = times}); };
+    at.driver->clear();
+    ASSERT_TRUE(run().ok());
+    const auto counts = at.counts();
+    EXPECT_GE(counts.size(), 6u);
+    EXPECT_EQ(counts.contains("fake.timed"), times != nullptr);
+    for (const auto& [symbol, count] : counts) {
+      for (int64_t nth = 1; nth <= count; ++nth) {
+        for (const int failure : {kFails, kNoMemory, kLost}) {
+          const std::string where = fmt::format("{} {} {}", symbol, nth, failure);
+          EXPECT_EQ(at.alive(), before) << where;
+          inject_failure(symbol, nth, failure);
+          const auto failed = run();
+          ASSERT_FALSE(failed.ok()) << where;
+          EXPECT_EQ(failed.error().kind, kind_of(failure)) << where;
+          EXPECT_EQ(at.alive(), before) << where;
+          if (failure == kLost) {
+            const auto again = run();
+            ASSERT_FALSE(again.ok()) << where;
+            EXPECT_EQ(again.error().kind, ErrorKind::kDevice) << where;
+          }
+          at.driver->revive();
+          const auto next = run();
+          ASSERT_TRUE(next.ok()) << where << ": " << next.error().text();
+          EXPECT_EQ(*next, wanted) << where;
         }
-        at.driver->revive();
-        const auto next = at.run(*made);
-        ASSERT_TRUE(next.ok()) << where << ": " << next.error().text();
-        EXPECT_EQ(*next, wanted) << where;
       }
     }
   }

@@ -90,21 +90,26 @@ class FakeDriver::Block final : public Memory {
 
 // ---------------------------------------------------------------- kernels
 
-/// Computes what a kernel does; `passed`: which of its operands each one of the call is.
+/// Computes what a kernel does; `passed`: which of its operands each one of the call is; `checked`:
+/// its place in Source::checked; nothing: it reports nothing.
 class FakeDriver::FakeKernel final : public Kernel {
  public:
-  FakeKernel(plan::Call call, std::vector<size_t> passed)
-      : call_(std::move(call)), passed_(std::move(passed)) {}
-  FakeKernel(const FakeKernel& other) : Kernel(), call_(other.call_), passed_(other.passed_) {}
+  FakeKernel(plan::Call call, std::vector<size_t> passed, std::optional<int64_t> checked = {})
+      : call_(std::move(call)), passed_(std::move(passed)), checked_(checked) {}
+  FakeKernel(const FakeKernel& other)
+      : Kernel(), call_(other.call_), passed_(other.passed_), checked_(other.checked_) {}
 
   Status run(const std::vector<Block::Place>& operands) const {
     std::vector<Block::Place> own;
     for (const size_t at : passed_) own.push_back(operands[at]);
     if (const auto* loop = std::get_if<plan::LoopCall>(&call_)) return run_loop(*loop, own);
-    return run_product(std::get<plan::FunctionCall>(call_), own);
+    const auto& function = std::get<plan::FunctionCall>(call_);
+    if (checked_) MITHRIL_RETURN_IF_ERROR(report(function, own[0], operands.back()));
+    return run_product(function, own);
   }
   size_t operand_count() const {
-    return passed_.empty() ? 0 : *std::max_element(passed_.begin(), passed_.end()) + 1;
+    const size_t own = passed_.empty() ? 0 : *std::max_element(passed_.begin(), passed_.end()) + 1;
+    return own + (checked_ ? 1 : 0);
   }
 
  private:
@@ -167,6 +172,23 @@ class FakeDriver::FakeKernel final : public Kernel {
     return to.put(0, bytes.data(), elements * 4);
   }
 
+  // Reports the first element of the left matrix that is no index below the bound.
+  Status report(const plan::FunctionCall& call, const Block::Place& left,
+                const Block::Place& to) const {
+    long m = 0, depth = 0;
+    std::sscanf(call.call.c_str(), "fake_matmul(%ld, %ld", &m, &depth);
+    Report found;
+    const auto bytes = [&] { return reinterpret_cast<std::byte*>(&found); };
+    MITHRIL_RETURN_IF_ERROR(to.get(0, bytes(), sizeof found));
+    for (long i = 0; i < m * depth && found.is_there == 0; ++i) {
+      float x = 0;
+      MITHRIL_RETURN_IF_ERROR(left.get(i * 4, reinterpret_cast<std::byte*>(&x), 4));
+      if (x < static_cast<float>(call.bound)) continue;
+      found = {1, *checked_, i, static_cast<int64_t>(x)};
+    }
+    return to.put(0, bytes(), sizeof found);
+  }
+
   // "fake_matmul(m, k, n, left)" of float32, in canonical order; `left`: which operand it is.
   static Status run_product(const plan::FunctionCall& call,
                             const std::vector<Block::Place>& operands) {
@@ -202,6 +224,7 @@ class FakeDriver::FakeKernel final : public Kernel {
 
   plan::Call call_;
   std::vector<size_t> passed_;
+  std::optional<int64_t> checked_;
 };
 
 class FakeDriver::FakeProgram final : public Program {
@@ -229,7 +252,9 @@ class FakeDriver::FakeProgram final : public Program {
         for (size_t i = 0; i < step.before.size(); ++i) {
           kernels_.emplace(step.before[i].kernel, FakeKernel(calls[i], passed(step, planned)));
         }
-        kernels_.emplace(step.kernel, FakeKernel(calls.back(), passed(step, planned)));
+        std::optional<int64_t> checked;
+        if (step.is_checked) checked = checked_count_++;
+        kernels_.emplace(step.kernel, FakeKernel(calls.back(), passed(step, planned), checked));
       }
       if (step.first != nullptr) add(*step.first);
       if (step.second != nullptr) add(*step.second);
@@ -269,6 +294,7 @@ class FakeDriver::FakeProgram final : public Program {
 
   FakeDriver& driver_;
   std::map<std::string, FakeKernel> kernels_;
+  int64_t checked_count_ = 0;
 };
 
 // ---------------------------------------------------------------- the driver
@@ -278,6 +304,7 @@ int64_t FakeDriver::count(const std::string& symbol) const {
 }
 
 core::Status FakeDriver::begin(const char* symbol) {
+  const std::lock_guard lock(calls_mutex_);
   log_.emplace_back(symbol);
   const int status = is_lost_ ? kLost : injected(symbol);
   is_lost_ = is_lost_ || status == kLost;
@@ -387,6 +414,7 @@ core::Status FakeDriver::launch(const Kernel& kernel, std::span<const Ref> opera
   MITHRIL_CHECK(launch.items > 0 && operands.size() == code.operand_count(), "a bad launch");
   std::vector<Block::Place> places;
   for (const Ref& ref : operands) places.push_back(Block::place(ref));
+  if (is_timing_) ++timed_;
   enqueue([code, places = std::move(places)] { return code.run(places); });
   return {};
 }
@@ -427,8 +455,29 @@ core::Status FakeDriver::enqueue(const CommandBuffer& commands) {
   return {};
 }
 
+core::Status FakeDriver::begin_timing() {
+  MITHRIL_RETURN_IF_ERROR(begin("fake.timing"));
+  MITHRIL_CHECK(!is_timing_ && !is_recording_, "a timing within something else");
+  is_timing_ = true;
+  timed_ = 0;
+  return {};
+}
+
+core::Result<int64_t> FakeDriver::end_timing() {
+  is_timing_ = false;
+  const Status begun = begin("fake.timed");
+  if (!begun.ok()) {
+    queue_.clear();
+    return core::Status(begun.error());
+  }
+  MITHRIL_RETURN_IF_ERROR(run_queue());
+  return kLaunchTime * timed_;
+}
+
+// Programs that end wait, too, without the lock, while others enqueue.
 core::Status FakeDriver::finish() {
-  MITHRIL_CHECK(!is_recording_, "somebody waits within a recording");
+  const auto lock = this->lock();
+  MITHRIL_CHECK(!is_recording_ && !is_timing_, "somebody waits within a recording");
   const Status begun = begin("fake.finish");
   if (begun.ok()) return run_queue();
   queue_.clear();

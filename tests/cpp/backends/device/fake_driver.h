@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,11 +18,15 @@ namespace mithril::device::test {
 
 /// The functions of the driver, as they are counted and made to fail.
 inline constexpr const char* kSymbols[] = {
-    "fake.allocate", "fake.constant", "fake.operand",  "fake.write",   "fake.read",   "fake.byte",
-    "fake.copy",     "fake.map",      "fake.unmap",    "fake.build",   "fake.kernel", "fake.launch",
-    "fake.finish",   "fake.record",   "fake.recorded", "fake.commands"};
+    "fake.allocate", "fake.constant", "fake.operand", "fake.write",  "fake.read",
+    "fake.byte",     "fake.copy",     "fake.map",     "fake.unmap",  "fake.build",
+    "fake.kernel",   "fake.launch",   "fake.finish",  "fake.record", "fake.recorded",
+    "fake.commands", "fake.timing",   "fake.timed"};
 /// The failures of calls: an error, too little memory, or one after which the device is gone.
 enum Failure : int { kFails = 1, kNoMemory = 2, kLost = 3 };
+
+/// Nanoseconds that the device says each launch of a step took.
+inline constexpr int64_t kLaunchTime = 1800000000007;  // half an hour, and no round number
 
 /// Calls wait until somebody waits for them; memory is full of NaN at first.
 class FakeDriver final : public Driver {
@@ -59,6 +64,8 @@ class FakeDriver final : public Driver {
   core::Result<std::unique_ptr<const CommandBuffer>> end_recording() override;
   core::Status enqueue(const CommandBuffer& commands) override;
   std::optional<Place> place(const Ref& ref) const override;
+  core::Status begin_timing() override;
+  core::Result<int64_t> end_timing() override;
   core::Status finish() override;
 
  private:
@@ -76,8 +83,11 @@ class FakeDriver final : public Driver {
   Operations queue_, recorded_;
   bool records_;  // whether it has command buffers
   bool is_recording_ = false;
+  std::mutex calls_mutex_;  // memory is asked for by any thread
   std::vector<std::string> log_;
   bool is_lost_ = false;
+  bool is_timing_ = false;
+  int64_t timed_ = 0;  // launches
 };
 
 }  // namespace mithril::device::test

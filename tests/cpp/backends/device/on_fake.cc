@@ -18,9 +18,14 @@ bool is_matrix_product(const KernelRequest& request) {
   return is_matrix(request.inputs[0]) && is_matrix(request.inputs[1]);
 }
 
+template <int64_t kBound = 0>
 core::Result<plan::Step> make_product(const KernelRequest& request) {
   plan::FunctionCall call;
   call.name = "matmul";
+  if constexpr (kBound > 0) {
+    call.check = plan::FunctionCall::Check::kIndex;
+    call.bound = kBound;
+  }
   call.call = fmt::format("fake_matmul({}, {}, {}, 0)", request.inputs[0].shape[0],
                           request.inputs[0].shape[1], request.inputs[1].shape[1]);
   plan::Step step;
@@ -54,9 +59,14 @@ std::span<const select::KernelDef> phased() { return kPhased; }
 constexpr select::KernelFamily kPhasedFamilies[] = {phased};
 
 constexpr select::KernelDef kKernels[] = {
-    {"matmul", "fake.matmul", select::OrderClass::kCanonical, true, kMatrices, make_product}};
+    {"matmul", "fake.matmul", select::OrderClass::kCanonical, true, kMatrices, make_product<>}};
 std::span<const select::KernelDef> own_kernels() { return kKernels; }
 constexpr select::KernelFamily kFamilies[] = {own_kernels};
+
+constexpr select::KernelDef kChecked[] = {
+    {"matmul", "fake.checked", select::OrderClass::kCanonical, true, kMatrices, make_product<3>}};
+std::span<const select::KernelDef> checked() { return kChecked; }
+constexpr select::KernelFamily kCheckedFamilies[] = {checked};
 
 }  // namespace
 
@@ -70,13 +80,18 @@ const select::KernelTable& phased_kernels() {
   return table;
 }
 
+const select::KernelTable& checked_kernels() {
+  static const select::KernelTable table(kCheckedFamilies, &cpu::kernel_table());
+  return table;
+}
+
 const select::KernelTable& host_kernels() { return cpu::kernel_table(); }
 
 SpecializationOptions on_fake(const std::shared_ptr<FakeDriver>& driver,
                               const select::KernelTable& kernels) {
   SpecializationOptions out;
   out.host = std::make_shared<const cpu::Backend>();
-  out.backend = std::make_shared<const Backend>("fake", kernels, 1);
+  out.backend = std::make_shared<const Backend>("fake", kernels, 1, kLeastParameterBytes);
   out.make_executable =
       [driver](plan::Plan plan) -> core::Result<std::shared_ptr<const runtime::Executable>> {
     const auto build = [driver, printed = plan](const std::string& text) {

@@ -12,6 +12,8 @@ namespace mithril::device::test {
 const select::KernelTable& fake_kernels();
 /// The same product as two kernels, one after the other, with a workspace between.
 const select::KernelTable& phased_kernels();
+/// The product that reports elements of the left matrix that are 3 or more as bad indices.
+const select::KernelTable& checked_kernels();
 /// No kernel of the device's own.
 const select::KernelTable& host_kernels();
 

@@ -73,7 +73,7 @@ constexpr const char* kGraph =
 
 plan::Plan planned(bool is_cpu, int threads) {
   const select::KernelTable table(opencl::kernel_families(is_cpu), &cpu::kernel_table());
-  const Backend backend("opencl", table, threads);
+  const Backend backend("opencl", table, threads, kLeastParameterBytes);
   const ir::Graph graph = std::move(ir::parse(fmt::format(kGraph))).or_throw();
   return plan::make_plan(std::move(select::select_steps(graph, backend)).or_throw()).or_throw();
 }

@@ -85,9 +85,9 @@ class JaxBackend(AutogradBackend):
 
     backend_type = "jax"
     hardware = ("cpu", "gpu", "tpu")
-    _compiles_each_program = True
-    _jit_options = frozenset({"compiler_options", "inline", "keep_unused"})
-    _not_compiled = frozenset({"masks", "values"})
+    compiles_each_program = True
+    jit_option_names = frozenset({"compiler_options", "inline", "keep_unused"})
+    not_compiled = frozenset({"masks", "values"})
     _ops_module = "mithril.backends.with_autograd.jax_backend.ops"
     _runs_own_arrays = True
 

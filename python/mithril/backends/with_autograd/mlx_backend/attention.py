@@ -6,6 +6,7 @@ import math as _math
 
 import mlx.core as _mx
 
+from .scans import softmax as _softmax
 from .special import in_wide as _in_wide
 
 
@@ -36,11 +37,9 @@ def _seen(queries, keys):
 
 
 def _by_steps(query, key, value, scale, mask):
-    from .ops import softmax
-
     group = query.shape[1] // key.shape[1]
     key, value = (_mx.repeat(x, group, 1) if group > 1 else x for x in (key, value))
     scores = query @ key.swapaxes(-1, -2) * _mx.array(scale, query.dtype)
     if mask is not None:
         scores = _mx.where(mask, scores, _mx.array(-_math.inf, query.dtype))
-    return softmax(scores, -1) @ value
+    return _softmax(scores, -1) @ value

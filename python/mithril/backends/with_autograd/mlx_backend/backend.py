@@ -67,9 +67,9 @@ class MlxBackend(AutogradBackend):
     # Its sum along an axis of size 0 may never end (nd_loop in mlx/backend/cpu/reduce.cpp reads
     # past an empty list of sizes): the engine's gradients, with no such sum, are run instead.
     differentiates_empty = False
-    _jit_options: frozenset[str] = frozenset()
-    _not_compiled = frozenset({"branches", "masks", "values"})
-    _keeps_order = False
+    jit_option_names: frozenset[str] = frozenset()
+    not_compiled = frozenset({"branches", "masks", "values"})
+    keeps_order = False
     _ops_module = "mithril.backends.with_autograd.mlx_backend.ops"
     _runs_own_arrays = True
 

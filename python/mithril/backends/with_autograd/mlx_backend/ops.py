@@ -502,13 +502,7 @@ def after(input, token):
     return _mx.depends([input], [token])[0]
 
 
-def softmax(input, axis=-1):
-    if input.size == 0:
-        return input
-    if input.dtype != float64:
-        return _mx.softmax(_as_compute(input), axis, precise=True).astype(input.dtype)
-    powers = exp(input - stop_gradient(reduce_max(input, axis, True)))
-    return powers / reduce_sum(powers, axis, True)
+softmax = _scans.softmax
 
 
 def log_softmax(input, axis=-1):

@@ -1,4 +1,4 @@
-"""Functions along one axis that emitted programs call: recurrences, sorts and loops.
+"""Functions along one axis that emitted programs call: recurrences, sums, sorts and loops.
 
 Some functions of MLX end the process when an array is empty.
 """
@@ -10,7 +10,9 @@ import math
 import mlx.core as mx
 import numpy as np
 
-from .special import in_wide
+from mithril.backends.indexing import reduced_axes
+
+from .special import exp, in_wide
 
 
 @in_wide
@@ -61,6 +63,17 @@ def total(x, axes, keepdims):
         rows = mx.sum(rows.reshape(*outer, blocks, _BLOCK), -1)
     shape = [1 if a in axes else n for a, n in enumerate(x.shape)]
     return rows.reshape(shape if keepdims else [x.shape[a] for a in kept])
+
+
+@in_wide
+def softmax(input, axis=-1):
+    if input.size == 0:
+        return input
+    if input.dtype != mx.float64:
+        return mx.softmax(input, axis, precise=True)
+    axes = reduced_axes(input, axis)
+    powers = exp(input - mx.stop_gradient(mx.max(input, axes, keepdims=True)))
+    return powers / total(powers, axes, True)
 
 
 @in_wide

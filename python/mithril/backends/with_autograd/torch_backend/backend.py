@@ -56,9 +56,9 @@ class TorchBackend(AutogradBackend):
 
     backend_type = "torch"
     hardware = ("cpu", "cuda", "mps")
-    _jit_options = frozenset({"backend", "dynamic", "fullgraph", "mode", "options"})
-    _not_compiled = frozenset({"branches"})
-    _merges_copies = True
+    jit_option_names = frozenset({"backend", "dynamic", "fullgraph", "mode", "options"})
+    not_compiled = frozenset({"branches"})
+    merges_copies = True
     compiles_steps = False
     _ops_module = "mithril.backends.with_autograd.torch_backend.ops"
     _runs_own_arrays = True

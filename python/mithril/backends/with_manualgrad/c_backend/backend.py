@@ -58,7 +58,7 @@ class CBackend(PlanBackend):
     backend_type = engine_target = "c"
     _ops_module = "mithril.backends.with_manualgrad.c_backend.ops"
     _methods_run_on = "cpu"  # operations of other shapes each time are not worth a compiler's time
-    _compiles_each_program = True
+    compiles_each_program = True
     threads: int
 
     @public

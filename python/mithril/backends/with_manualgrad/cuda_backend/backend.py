@@ -43,7 +43,7 @@ class CudaBackend(DeviceBackend):
         computed in float32.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
         outputs; None: what the device has. The smaller of this and `compile(memory_limit=)`
-        applies.
+        applies. `to_device` places no more than that beside what the process uses of the device.
     seed : of the backend's random numbers.
     compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
@@ -140,8 +140,18 @@ class CudaBackend(DeviceBackend):
     @property
     def device_info(self) -> Mapping[str, Any]:
         """The device in its own words: id, name, memory in bytes, architecture ("sm_90"),
-        multiprocessors, driver ("CUDA 12.8"), and whether its memory comes from a pool."""
-        return self._device.info
+        multiprocessors, driver ("CUDA 12.8"), whether its memory comes from a pool, and peak
+        (`device_peak`; None before it is measured)."""
+        return super().device_info
+
+    @property
+    def operation_peaks(self) -> Mapping[Dtype | None, float]:
+        """Operations in a second at best (`device_peak`) of steps in a type, None where a step has
+        no single one. Types are missing in which tensor cores may do more than was measured."""
+        if self._allows_tf32:
+            return {}
+        halves = (Dtype.float16, Dtype.bfloat16)
+        return {of: peak for of, peak in super().operation_peaks.items() if of not in halves}
 
     @staticmethod
     def get_available_devices() -> list[str]:

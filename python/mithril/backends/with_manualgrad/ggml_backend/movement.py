@@ -10,6 +10,7 @@ import numpy as np
 
 from mithril.backends.indexing import reduced_axes
 
+from ..numpy_backend import ops as numpy_ops
 from .graph import FLOAT, Node
 from .library import DIMENSIONS
 from .operands import as_op, is_float, native, repeated, reshape, trace_of
@@ -52,9 +53,7 @@ def _shape_of(function: str) -> None:
         if not isinstance(input, Node):
             return NotImplemented
         like = np.broadcast_to(np.zeros((), np.int8), input.shape)
-        from ..numpy_backend import ops
-
-        return _to(input, getattr(ops, function)(like, *args, **kwargs).shape)
+        return _to(input, getattr(numpy_ops, function)(like, *args, **kwargs).shape)
 
     as_op(function, op)
 

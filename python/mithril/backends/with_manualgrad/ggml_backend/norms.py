@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..numpy_backend.utils import as_compute
-from .graph import Node
+from .graph import Node, struct
 from .movement import swapaxes
 from .operands import are_floats, is_float, is_number, native, reshape
 from .pointwise import add, multiply
@@ -35,8 +35,6 @@ def _normal(function: str, input: Node, tensor: int, *options: Any) -> Node:
 
 
 def _seen(tensor: int) -> list[int]:
-    from .graph import struct
-
     return list(struct(tensor).ne)[::-1]
 
 

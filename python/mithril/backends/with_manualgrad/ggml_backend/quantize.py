@@ -16,6 +16,7 @@ from mithril.errors import ArgumentError, SignatureError, shown, suggestion
 from .graph import NOTHING, Node, Trace, set_custom, struct
 from .library import ALL_THREADS, F32, Library, Tensor, TypeTraits
 from .memory import ALIGNMENT
+from .rows import all_rows
 
 # That ggml makes of floats alone; the numbers are those of GGUF files.
 TYPES = {
@@ -112,8 +113,6 @@ class Weight:
 
     def values(self) -> np.ndarray:
         """Returns the dequantized weight, [n, k] in float32."""
-        from .rows import all_rows
-
         found = all_rows(self.lib, struct(self.tensor).data, self.kind, self.shape)
         return (found * self.factor).astype(np.float32)
 

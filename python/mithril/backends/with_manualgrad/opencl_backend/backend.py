@@ -29,7 +29,7 @@ class OpenCLBackend(DeviceBackend):
         all of them.
     memory_limit : bytes, "8GB" or "512MiB": what a call may allocate for intermediate results and
         outputs; None: what the device has. The smaller of this and `compile(memory_limit=)`
-        applies.
+        applies. `to_device` places no more than that beside what the process uses of the device.
     seed : of the backend's random numbers.
     compute_precision : the float type of mixed precision (docs/low_precision.md): a half beside
         float32 as `dtype`, or float32 beside a half; None: `dtype` alone.
@@ -77,20 +77,23 @@ class OpenCLBackend(DeviceBackend):
     @property
     def device_info(self) -> Mapping[str, Any]:
         """The properties of the device: platform, name, vendor, version, driver, kind ("cpu",
-        "gpu", "accelerator"), compute_units, memory and largest_allocation in bytes."""
-        return self._device.info
+        "gpu", "accelerator"), compute_units, memory, largest_allocation and parameter_bytes (of a
+        kernel) in bytes, and peak (`device_peak`; None before it is measured)."""
+        return super().device_info
 
     @property
     def product_tile(self) -> tuple[int, int, int]:
-        """The register tile of matrix products: rows, vectors in a row, bytes of a vector. It
-        belongs to the device, applies to models compiled from then on, and changes no bit of a
-        result; `ml.tune` finds the fastest.
+        """The register tile of matrix products: rows, vectors in a row, bytes of a vector; on a
+        GPU rows and columns of each item of a work group, and how many items it has. It belongs to
+        the device, applies to models compiled from then on, and changes no bit of a result;
+        `ml.tune` finds the fastest.
 
         Raises
         ------
         SignatureError : of the setter: no three integers
         ArgumentError : of the setter: not 1 to 16 rows of 1, 2 or 4 vectors of 16, 32 or 64 bytes,
-            128 together
+            128 together; on a GPU not 1 to 8 rows and columns for 64 or 256 items, or more than a
+            work group of the device has room for
         """
         return self._device.tile
 
@@ -101,6 +104,11 @@ class OpenCLBackend(DeviceBackend):
             raise SignatureError(f"product_tile: requires three integers, got {shown(tile)}")
         rows, vectors, size = (max(-1, min(number, 1 << 31)) for number in numbers)
         self._device.tile = rows, vectors, size
+
+    @property
+    def multiplies_in_groups(self) -> bool:
+        """Whether work groups compute products together, as on a GPU: `product_tile` is theirs."""
+        return bool(self._device.does_tiles_in_groups)
 
     @staticmethod
     def get_available_devices() -> list[str]:

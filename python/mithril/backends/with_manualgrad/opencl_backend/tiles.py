@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mithril.backends.with_manualgrad.object_cache import folder_of_user
 from mithril.base.files import opened, replacing
 from mithril.errors import MithrilError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Tile", "keep_tile", "use_kept_tile"]
 
@@ -50,15 +57,35 @@ def keep_tile(info: Mapping[str, Any], tile: Tile) -> str | None:
     """Keeps the tile of a device; returns the path of the file, or None if it cannot be written."""
     file = _file()
     try:
-        kept = _kept()
-    except (OSError, ValueError, TypeError, MithrilError):
-        kept = {}
-    kept[_name(info)] = tile
-    try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with replacing("tiles", file) as to:
-            to.write(json.dumps(kept, indent=1, sort_keys=True).encode())
+        with _locked(file.with_suffix(".lock")):
+            _write({**_kept_or_none(), _name(info): tile})
     except (OSError, MithrilError) as error:
         _logger.warning("the tile of %s is not kept on disk: %s", info["name"], error)
         return None
     return str(file)
+
+
+def _kept_or_none() -> dict[str, Any]:
+    try:
+        return _kept()
+    except (OSError, ValueError, TypeError, MithrilError):
+        return {}
+
+
+def _write(kept: Mapping[str, Any]) -> None:
+    with replacing("tiles", _file()) as to:
+        to.write(json.dumps(kept, indent=1, sort_keys=True).encode())
+
+
+@contextlib.contextmanager
+def _locked(file: Path) -> Iterator[None]:
+    """Lets one process at a time read the tiles and write them with one more. The lock goes with
+    the process that has it."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
