@@ -227,7 +227,7 @@ class Driver {
   virtual core::Status enqueue(const CommandBuffer& commands);
 
   /// Measures launch() and multiply() until end_timing(), which is called whatever happens; nothing
-  /// else is called under the mutex meanwhile.
+  /// else is called under the lock meanwhile.
   virtual core::Status begin_timing() = 0;
   /// Waits for them, and gives the nanoseconds that the device took by its own clock.
   virtual core::Result<int64_t> end_timing() = 0;

@@ -107,7 +107,7 @@ class OpenCLBackend(DeviceBackend):
 
     @property
     def multiplies_in_groups(self) -> bool:
-        """Whether work groups compute products together, as on a GPU: `product_tile` is theirs."""
+        """Tells whether work groups do products, as on a GPU: `product_tile` is theirs."""
         return bool(self._device.does_tiles_in_groups)
 
     @staticmethod
