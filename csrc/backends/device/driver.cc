@@ -1,5 +1,6 @@
 #include "backends/device/driver.h"
 
+#include <algorithm>
 #include <atomic>
 #include <unistd.h>
 #include <utility>
@@ -143,8 +144,10 @@ void Driver::release_spare() {
 }
 
 core::Status Driver::settle() {
-  unwaited_ = 0;
-  return finish();
+  core::Status status = finish();
+  // After a wait that failed the queue may still run programs, which wait again before they end.
+  unwaited_ = status.ok() ? 0.0 : std::max<double>(unwaited_, 1);
+  return status;
 }
 
 core::Status Driver::stay_near(double more) {

@@ -546,6 +546,13 @@ def test_a_kernel_that_fails_says_that_the_device_is_lost(inject):
     with pytest.raises(DeviceNotAvailable, match="CUDA_ERROR_ILLEGAL_ADDRESS") as raised:
         assert_relu_runs(pm)
     assert "until the process ends: start it anew" in str(raised.value)
+    del pm, raised  # its kernel waits in the queue, as nothing has happened to this device
+    model = linear_softmax()
+    options = {"data_keys": {"x"}, "shapes": {"x": [5, 7]}, "deterministic": "portable"}
+    want = ml.compile(model, ml.CpuBackend(), **options)
+    got = ml.compile(model, ml.CudaBackend(), **options)
+    params, data = want.get_parameters(), {"x": drawn([5, 7])}
+    same(got.evaluate(params, data), want.evaluate(params, data))
 
 
 def test_no_nvrtc():
