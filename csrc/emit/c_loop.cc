@@ -503,7 +503,9 @@ core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
   MITHRIL_RETURN_IF_ERROR(tile::verify(loop.program));
   if (cut.is_vectored) return CVectorLoop(loop, operands, cut).units(definitions);
   if (CBlockLoop block(loop, operands, cut); cut.threads > 0 && block.fits()) {
-    return block.block_units(definitions);
+    CLoopUnits out = block.units(definitions);
+    out.threads = cut.threads;
+    return out;
   }
   return CLoopPrinter(loop, operands, false, cut).units(definitions);
 }

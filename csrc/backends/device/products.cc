@@ -218,21 +218,14 @@ double flops_of(const Product& product) {
 }
 
 // One text of all.
-plan::FunctionCall::Phase joined(const std::vector<Product>& products,
-                                 const ProductLanguage& language, const plan::RegisterTile& tile) {
+std::string joined(const std::vector<Product>& products, const ProductLanguage& language,
+                   const plan::RegisterTile& tile) {
   std::string memory, all;
-  plan::FunctionCall::Phase out;
-  out.threads = tile.threads;
   int64_t before = 0;
   for (const Product& product : products) {
     ProductText one = language.print(product, tile);
-    const int64_t units = language.units(product, tile);
-    out.shared = std::move(one.shared);
-    out.units = before + units;
-    if (products.size() == 1) {
-      out.call = one.memory + one.text;
-      return out;
-    }
+    if (products.size() == 1) return one.memory + one.text;
+    const int64_t units = language.units(product);
     all += fmt::format(
         "  {{\n  const m_i64 part_begin = begin > {0} ? begin - {0} : 0;\n"
         "  const m_i64 part_end = end < {1} ? end - {0} : {2};\n"
@@ -242,8 +235,7 @@ plan::FunctionCall::Phase joined(const std::vector<Product>& products,
     before += units;
     memory = std::move(one.memory);
   }
-  out.call = memory + all;
-  return out;
+  return memory + all;
 }
 
 }  // namespace
@@ -276,10 +268,11 @@ plan::Step product_step(const KernelRequest& request, std::vector<Product> produ
   for (Product& product : products) {
     product.has_epilogue = request.epilogue != nullptr;
     flops += flops_of(product);
-    step.units += language.units(product, language.tile);
+    step.units += language.units(product);
   }
   plan::FunctionCall call;
   call.name = request.op.name;
+  call.threads = language.threads;
   call.in_tile = [products = std::move(products), language](const plan::RegisterTile& tile) {
     return joined(products, language, tile);
   };
