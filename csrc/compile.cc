@@ -30,7 +30,7 @@ core::Result<ir::Graph> staged(const CompileOptions& options, std::string_view n
 // Gradients of composites are written with values of their bodies: with the body in the place of
 // the op these are computed once, and no kernel for the whole op is run besides.
 core::Result<ir::Graph> with_shared_bodies(const ir::Graph& graph, const ir::Target& target) {
-  if (!target.is_native) return graph;
+  if (!target.shares_bodies) return graph;
   return passes::decompose_if(graph, [](const ir::OpDef& op) {
     return op.body == ir::BodyKind::kCompose && op.gradient && !op.checks_sizes;
   });
@@ -118,9 +118,9 @@ core::Result<CompiledPtr> compile_once(const model::Model& model, CompileOptions
 }
 
 // Kernels take numbers as constants; what is in a list that only calls give decides shapes.
-bool has_open_number(const model::FlatGraph& interface, bool is_native) {
+bool has_open_number(const model::FlatGraph& interface, bool binds_numbers) {
   return std::any_of(interface.keys.begin(), interface.keys.end(), [&](const auto& key) {
-    return !key.kinds.is_tensor() && (is_native || key.kinds.meets(infer::kSequence));
+    return !key.kinds.is_tensor() && (binds_numbers || key.kinds.meets(infer::kSequence));
   });
 }
 
@@ -128,7 +128,7 @@ bool has_open_number(const model::FlatGraph& interface, bool is_native) {
 bool may_await_values(const core::Result<CompiledPtr>& compiled) {
   if (!compiled.ok()) return true;
   const Compiled& whole = **compiled;
-  return has_open_number(whole.interface, whole.options.target.is_native);
+  return has_open_number(whole.interface, whole.options.target.binds_numbers);
 }
 }  // namespace
 

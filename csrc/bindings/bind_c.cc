@@ -42,9 +42,9 @@ SpecializationOptions c_options(const py::function& build, std::shared_ptr<Trace
 }
 
 /// A buffer of a plan as the caller has it, or None where the plan has none.
-py::object described(const plan::Plan& plan, plan::Buffer::Kind kind, int32_t index,
+py::object described(const plan::Plan& plan, plan::BufferSpec::Kind kind, int32_t index,
                      const std::string& name) {
-  for (const plan::Buffer& buffer : plan.buffers) {
+  for (const plan::BufferSpec& buffer : plan.buffers) {
     if (buffer.kind != kind || buffer.index != index) continue;
     py::dict out;
     out["name"] = name;
@@ -97,8 +97,8 @@ class CProgram final : public NativeProgram {
     for (const auto& data : printed.constants) constants.append(constant(*data));
     out["constants"] = constants;
     py::list updates, overwritten;
-    for (const plan::Update& update : plan.updates) {
-      updates.append(py::make_tuple(update.input, update.output));
+    for (const plan::Donation& donation : plan.donations) {
+      updates.append(py::make_tuple(donation.input, donation.output));
     }
     for (const select::Donation& one : program().options().select.overwrites) {
       overwritten.append(py::make_tuple(one.input, one.output));
@@ -113,7 +113,7 @@ class CProgram final : public NativeProgram {
     const ir::Graph& graph = program().graph();
     py::list out;
     for (size_t i = 0; i < graph.inputs.size(); ++i) {
-      out.append(described(plan, plan::Buffer::Kind::kInput, static_cast<int32_t>(i),
+      out.append(described(plan, plan::BufferSpec::Kind::kInput, static_cast<int32_t>(i),
                            graph.value(graph.inputs[i]).name));
     }
     return out;
@@ -125,7 +125,8 @@ class CProgram final : public NativeProgram {
     py::list out;
     for (size_t i = 0; i < graph.outputs.size(); ++i) {
       const auto index = static_cast<int32_t>(i);
-      py::object one = described(plan, plan::Buffer::Kind::kOutput, index, graph.outputs[i].name);
+      py::object one =
+          described(plan, plan::BufferSpec::Kind::kOutput, index, graph.outputs[i].name);
       for (const select::Donation& overwrite : program().options().select.overwrites) {
         if (overwrite.output != index) continue;
         py::dict made;

@@ -41,14 +41,14 @@ ir::Target native_target(const std::string& name, core::DType default_float) {
 }
 
 ir::Target to_target(const py::dict& fields) {
-  const bool is_native = fields["native"].cast<bool>();
+  const bool is_engine = fields["native"].cast<bool>();
   const core::DType default_float = dtype_of(fields["default_float"]);
   ir::Target out =
-      is_native ? native_target(fields["name"].cast<std::string>(), default_float) : ir::Target();
+      is_engine ? native_target(fields["name"].cast<std::string>(), default_float) : ir::Target();
   out.default_int = dtype_of(fields["default_int"]);
   const py::object compute = fields["compute_float"];
   if (!compute.is_none()) out.compute_float = dtype_of(compute);
-  if (is_native) return out;
+  if (is_engine) return out;
   out.name = fields["name"].cast<std::string>();
   out.default_float = default_float;
   for (const py::handle name : fields["keeps_whole"]) {

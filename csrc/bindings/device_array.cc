@@ -263,7 +263,7 @@ void bind_device_arrays(py::module_& module) {
            [](device::Driver& driver) {
              const GilRelease release;
              driver.check_process().or_throw();
-             driver.release_spare();
+             driver.release_spare().or_throw();
            })
       .def_property_readonly("used_bytes", &device::Driver::used_bytes)
       .def_property_readonly("peak_bytes", &device::Driver::peak_bytes)

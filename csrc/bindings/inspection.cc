@@ -27,14 +27,14 @@ py::tuple contributor(const plan::Plan& plan, const plan::Contributor& one) {
   if (one.buffer < 0) {
     return py::make_tuple(one.bytes, step.label, step.location.path, py::none(), py::none());
   }
-  const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(one.buffer)];
+  const plan::BufferSpec& buffer = plan.buffers[static_cast<size_t>(one.buffer)];
   return py::make_tuple(one.bytes, step.label, buffer.path, from_dtype(buffer.dtype),
                         py::tuple(py::cast(buffer.shape)));
 }
 
-py::dict bytes_by_index(const plan::Plan& plan, plan::Buffer::Kind kind) {
+py::dict bytes_by_index(const plan::Plan& plan, plan::BufferSpec::Kind kind) {
   py::dict out;
-  for (const plan::Buffer& buffer : plan.buffers) {
+  for (const plan::BufferSpec& buffer : plan.buffers) {
     if (buffer.kind == kind) out[py::int_(buffer.index)] = buffer.bytes;
   }
   return out;
@@ -46,7 +46,7 @@ py::tuple step_row(const plan::Plan& plan, const plan::Step& step) {
   py::object dtype = py::none(), shape = py::none();
   for (const plan::OperandRef& use : step.operands) {
     if (!use.write) continue;
-    const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+    const plan::BufferSpec& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
     dtype = from_dtype(buffer.dtype);
     shape = py::tuple(py::cast(buffer.shape));
     break;
@@ -92,7 +92,7 @@ py::dict memory_of(const plan::Plan& plan, int32_t step) {
   out["arena"] = use.arena;
   out["regions"] = use.regions;
   out["scratch"] = use.scratch;
-  out["inputs"] = bytes_by_index(plan, plan::Buffer::Kind::kInput);
+  out["inputs"] = bytes_by_index(plan, plan::BufferSpec::Kind::kInput);
   out["outputs"] = use.outputs;
   out["constants"] = use.constants;
   out["peak_step"] = use.peak_step;

@@ -62,7 +62,7 @@ class Arguments {
   Py_ssize_t by_place_;
 };
 
-/// How many entries it has; -1 where it is no dictionary. None is an empty one.
+/// Tells how many entries it has; -1 where it is no dictionary. None is an empty one.
 Py_ssize_t size_of(PyObject* dictionary) {
   if (dictionary == Py_None) return 0;
   return PyDict_CheckExact(dictionary) ? PyDict_GET_SIZE(dictionary) : -1;
@@ -116,7 +116,8 @@ class Entries {
   std::vector<Entry> entries_;
 };
 
-/// Where a program's inputs are: the number of a dictionary among those of a call, and the key.
+/// Tells where a program's inputs are: the number of a dictionary among those of a call, and the
+/// key.
 class Sources {
  public:
   using List = std::vector<std::pair<size_t, py::object>>;

@@ -235,9 +235,9 @@ void NativeProgram::give_updated(const Latest& latest, std::span<const Input> in
                                  std::span<PyObject*> outputs) const {
   const std::vector<bool> shared = shares_memory(inputs);
   const size_t first = output_dtypes_.size() - states_.size();
-  for (const plan::Update& update : latest.specialization->executable->plan().updates) {
-    const auto input = static_cast<size_t>(update.input);
-    const auto output = static_cast<size_t>(update.output);
+  for (const plan::Donation& donation : latest.specialization->executable->plan().donations) {
+    const auto input = static_cast<size_t>(donation.input);
+    const auto output = static_cast<size_t>(donation.output);
     const bool is_state = output >= first && states_[output - first] == input;
     if (!is_state || shared[input] || !is_writable(inputs[input].array)) continue;
     outputs[output] = py::handle(inputs[input].array).inc_ref().ptr();

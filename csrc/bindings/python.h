@@ -12,10 +12,10 @@ namespace mithril::bindings {
 
 namespace py = pybind11;
 
-/// Where the user called from: the innermost Python frame outside of the mithril package.
+/// Tells where the user called from: the innermost Python frame outside of the mithril package.
 core::Location user_location();
 
-/// Whether no frame of a traceback is the user's.
+/// Tells whether no frame of a traceback is the user's.
 bool only_our_frames(PyObject* traceback);
 
 /// core::HostValue of a Python object; a typed error that names `what` for anything that no host

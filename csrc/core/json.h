@@ -29,7 +29,7 @@ class JsonReader {
   void begin_array();
   /// The next key of the innermost object; false at its end, which it consumes.
   bool next_key(std::string_view& key);
-  /// Whether the innermost array has another item; false at its end, which it consumes.
+  /// Tells whether the innermost array has another item; false at its end, which it consumes.
   bool next_item();
 
   void read_null();

@@ -19,7 +19,8 @@ SliceIndices slice_indices(std::optional<int64_t> start, std::optional<int64_t> 
 /// Resolves a slice without symbols.
 SliceIndices slice_indices(const Slice& slice, int64_t size);
 
-/// How many of 0, step, 2 * step, … lie before `distance`; step must not be 0 and counts as |step|.
+/// Tells how many of 0, step, 2 * step, … lie before `distance`; step must not be 0 and counts as
+/// |step|.
 int64_t steps_before(int64_t distance, int64_t step);
 
 }  // namespace mithril::core

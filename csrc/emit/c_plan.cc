@@ -50,7 +50,7 @@ class Memory {
     for (const PlannedStep& planned : plan.steps) behind = std::max(behind, of(planned.step));
     return rounded_up(plan.arena_bytes) + behind;
   }
-  int64_t carries(const plan::Loop& loop) const {
+  int64_t carries(const plan::RegionLoop& loop) const {
     int64_t bytes = 0;
     for (const int64_t carry : loop.carry_bytes) bytes += rounded_up(carry);
     return bytes;
@@ -228,7 +228,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     std::string types;
     bool writes = false;
     for (const plan::OperandRef& use : planned.step.operands) {
-      const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+      const plan::BufferSpec& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
       if (use.write && !writes) types += " ->";
       writes = writes || use.write;
       types += fmt::format(" {}[{}]", short_name(buffer.dtype), fmt::join(buffer.shape, ", "));
@@ -268,7 +268,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
   static std::string pointer(const Place& place, const PlannedStep& planned, size_t operand) {
     const Address& at = planned.operands[operand];
     const plan::OperandRef& use = planned.step.operands[operand];
-    const plan::Buffer& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
+    const plan::BufferSpec& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
     const std::string type =
         fmt::format("({}m_{}*)", use.write ? "" : "const ", short_name(buffer.dtype));
     std::string text = base(place, at.base);
@@ -308,7 +308,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     out.names = names(planned, is_own);
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       const plan::OperandRef& use = planned.step.operands[i];
-      const plan::Buffer& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
+      const plan::BufferSpec& buffer = place.plan.buffers[static_cast<size_t>(use.buffer)];
       if (!is_own[i]) {
         out.aliases += fmt::format("  const m_{}* const a{} = {};\n", short_name(buffer.dtype), i,
                                    out.names[i]);
@@ -413,7 +413,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
   }
 
   core::Result<std::string> loop(const Place& place, const PlannedStep& planned) {
-    const plan::Loop& loop = *planned.step.loop;
+    const plan::RegionLoop& loop = *planned.step.loop;
     MITHRIL_ASSIGN(const std::string body, inner("body", *loop.body));
     std::string condition;
     if (loop.condition.is_there()) {

@@ -9,13 +9,13 @@
 
 namespace mithril::emit {
 
-/// Whether `name` can follow `ops.` or stand before `=` in a call.
+/// Tells whether `name` can follow `ops.` or stand before `=` in a call.
 bool is_python_name(std::string_view name);
 
 /// The shortest text that reads back as the bool, int or double in `dtype`: 0.1, 3.0, inf, True.
 std::string python_number(const core::HostValue& number, core::DType dtype);
 
-/// How a dtype is spelled: "ops.float32", "ops.bool_".
+/// Tells how a dtype is spelled: "ops.float32", "ops.bool_".
 std::string python_dtype(core::DType dtype);
 
 struct PythonLiterals {

@@ -285,7 +285,7 @@ bool Store::narrow_by(uint32_t dim, const DimRecord& other) {
   return limits == kNone || narrow_bounds(dim, Bounds(bounds_[limits]));
 }
 
-/// Which of two equal definitions a class shows: an expression over a symbol, a named symbol
+/// Tells which of two equal definitions a class shows: an expression over a symbol, a named symbol
 /// over an unnamed one, then the older one.
 bool Store::preferred(Dim a, Dim b) const {
   const bool symbol_a = table_->is_symbol(a), symbol_b = table_->is_symbol(b);

@@ -102,7 +102,7 @@ struct Conflict {
   ShapeNames names;  // of the open sizes in the texts of the sides
 };
 
-/// How far to go back; only the latest mark that still stands may be undone or released.
+/// Tells how far to go back; only the latest mark that still stands may be undone or released.
 struct Mark {
   uint32_t depth = 0;
 };
@@ -183,7 +183,7 @@ class Solver {
   std::vector<ShapeView> representations(CellId cell) const;
   /// "in [1, 8]", "10 or 11": what is known of an integer that is open; or "".
   std::string limits(CellId cell) const;
-  /// Whether anything is known of a shape (a template, a rank, equality with another's).
+  /// Tells whether anything is known of a shape (a template, a rank, equality with another's).
   bool has_shape(CellId cell) const;
   /// Possible ranks as bits 0 … 12, bit 13 = more.
   uint16_t possible_ranks(CellId cell) const;

@@ -378,7 +378,7 @@ class Store {
     error_.reset();
     conflict(std::move(error));
   }
-  /// Which cells an error is about: their facts are listed. Called after conflict().
+  /// Tells which cells an error is about: their facts are listed. Called after conflict().
   void blame(std::initializer_list<uint32_t> cells);
   /// Two known sizes that would be one; the first clash of a failure counts.
   void clash(uint32_t dim, uint32_t other, int64_t value, int64_t other_value);
@@ -419,8 +419,8 @@ class Store {
   friend class RuleBuilder;
 
   enum : uint8_t { kWatchPropagator, kWatchCell, kWatchShape, kWatchStructure };
-  /// Who is told of a change: a propagator; the watchers of a cell or of a shape; a shape whose
-  /// representations have to be written anew, and its watchers.
+  /// Names who is told of a change: a propagator; the watchers of a cell or of a shape; a shape
+  /// whose representations have to be written anew, and its watchers.
   struct Watch {
     uint32_t target;
     uint8_t type;
@@ -504,7 +504,7 @@ class Store {
   std::optional<core::HostValue> value_at(uint32_t cell, int depth, bool symbols);
   /// The value with what is known of its symbols by now; nullopt: one is left and none may be.
   std::optional<core::HostValue> known_parts(const core::HostValue& value, bool symbols);
-  /// Whether two values are equal, or may be: sizes in them are equal from now on.
+  /// Tells whether two values are equal, or may be: sizes in them are equal from now on.
   bool unify_values(const core::HostValue& a, const core::HostValue& b);
   std::string print_value_at(uint32_t cell, int depth, ShapeNames& names);
   void give_shape(uint32_t cell, uint32_t shape);

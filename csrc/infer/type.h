@@ -36,8 +36,8 @@ struct Container {
 inline Type::Type() = default;
 inline Type::Type(KindSet set) : kinds(set) {}
 
-/// Which numbers a wire takes: an int or a float by itself, each element of a tensor whose value is
-/// known. The ends belong to it; none leaves one open.
+/// Tells which numbers a wire takes: an int or a float by itself, each element of a tensor whose
+/// value is known. The ends belong to it; none leaves one open.
 struct Interval {
   core::HostValue low, high;
 };
@@ -47,7 +47,7 @@ Type intersect(const Type& a, const Type& b);
 
 /// "int tensor or tuple[int, ...] or none".
 std::string to_string(const Type& type);
-/// Whether a value is a number in the interval.
+/// Tells whether a value is a number in the interval.
 bool contains(const Interval& interval, const core::HostValue& value);
 /// "[0, 10]"; "..." for an open end.
 std::string to_string(const Interval& interval);

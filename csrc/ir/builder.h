@@ -114,7 +114,7 @@ class GradBuilder {
   /// Attributes of the node, to hand on to another op.
   const Attrs& attrs() const { return node_->attrs; }
   const Node& node() const { return *node_; }
-  /// Whether somebody asks for the cotangent of this input: skip work that nobody reads.
+  /// Tells whether somebody asks for the cotangent of this input: skip work that nobody reads.
   bool wants(std::string_view input) const;
   /// The same of an operand of the node, by its place.
   bool wants_operand(size_t at) const { return wanted_.empty() || wanted_[at]; }

@@ -37,7 +37,7 @@ class Attrs {
 
 class Graph;
 
-/// How deep graphs may own graphs (a loop in a loop).
+/// Tells how deep graphs may own graphs (a loop in a loop).
 inline constexpr int kMaxRegionDepth = 16;
 
 /// One application of an op. `operands` has an entry for each declared input (kNoValue where the
@@ -120,7 +120,7 @@ std::vector<bool> live_values(const Graph& graph);
 /// The same with what matters given: values that somebody outside reads.
 std::vector<bool> live_values(const Graph& graph, std::vector<bool> read);
 
-/// How often each value is read by nodes and outputs.
+/// Tells how often each value is read by nodes and outputs.
 std::vector<int32_t> use_counts(const Graph& graph);
 
 }  // namespace mithril::ir

@@ -9,7 +9,7 @@
 namespace mithril::ir {
 
 bool is_half(const Type& type);
-/// Whether an operand or a result of the node is a half.
+/// Tells whether an operand or a result of the node is a half.
 bool has_halves(const Graph& graph, const Node& node);
 
 /// While it lives, what is built computes in float32 where it follows from no operand: the
@@ -39,8 +39,8 @@ Node in_float32(Builder& builder, const Node& node);
 std::vector<Value> compose(Builder& builder, const OpDef& op, const Node& node,
                            std::span<const Type> results);
 
-/// Whether the gradient rule of `node`, applied to halves, would round what it has rounded before;
-/// `flows` says of each result whether it has a cotangent.
+/// Tells whether the gradient rule of `node`, applied to halves, would round what it has rounded
+/// before; `flows` says of each result whether it has a cotangent.
 bool gradient_rounds_inside(const Graph& graph, const OpDef& op, const Node& node,
                             const std::vector<bool>& flows, const std::vector<bool>& wanted);
 

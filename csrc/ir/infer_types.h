@@ -20,7 +20,7 @@ struct Inferred {
 DType compute_type(const OpDef& op, const Graph& graph, std::span<const ValueId> operands,
                    const Attrs& attrs);
 
-/// Whether `input` is cast to the compute type.
+/// Tells whether `input` is cast to the compute type.
 bool is_promoted(const OpDef& op, const InputDef& input);
 
 /// Tells whether a value is a number in place of a tensor, which is a tensor of rank 0.

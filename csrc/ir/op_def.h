@@ -23,8 +23,8 @@ class GradBuilder;
 struct Value;
 struct OpDef;
 
-/// How the element types of operands and results follow from the operands' types. Operands that
-/// take part in the computation are cast to one *compute type* by assign_dtypes.
+/// Tells how the element types of operands and results follow from the operands' types. Operands
+/// that take part in the computation are cast to one *compute type* by assign_dtypes.
 struct DTypeRule {
   enum class Compute : uint8_t {
     kKeep,           // operands stay as they are
@@ -225,7 +225,7 @@ struct OpDef {
   GradientFn gradient;
   bool differentiable = true;
   bool has_kinks = false;
-  bool checks_sizes = false;  // native targets keep it until sizes are bound
+  bool checks_sizes = false;  // targets that bind sizes keep it until then
   std::vector<std::pair<std::string, size_t>> awaited;  // inputs and axes: see needs_size
   bool commutative = false;
   bool moves = false;   // results are elements of operands: none is rounded

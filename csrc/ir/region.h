@@ -17,7 +17,7 @@
 
 namespace mithril::ir {
 
-/// How the operands and results of such a node are divided.
+/// Tells how the operands and results of such a node are divided.
 struct RegionParts {
   size_t carries = 0, xs = 0, constants = 0, ys = 0;
 
@@ -32,7 +32,8 @@ bool is_cond(const Node& node);
 bool is_while(const Node& node);
 /// Takes apart a node that owns graphs and whose counts have been checked.
 RegionParts region_parts(const Node& node);
-/// Whether the outputs of a region are the node's results: of all but the condition of a while.
+/// Tells whether the outputs of a region are the node's results: of all but the condition of a
+/// while.
 bool gives_results(const Node& node, size_t region);
 /// The region whose outputs are the carries of the next step.
 const Graph& body_of(const Node& node);

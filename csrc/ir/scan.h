@@ -12,7 +12,7 @@
 
 namespace mithril::ir {
 
-/// How the operands and results of a scan are divided, and how its steps go.
+/// Tells how the operands and results of a scan are divided, and how its steps go.
 struct ScanParts : RegionParts {
   bool reverse = false;  // from the last place to the first one
   HostValue length;      // an int or a size

@@ -5,7 +5,7 @@
 namespace mithril::ir {
 
 bool Target::keeps(const OpDef& op) const {
-  if (is_native && op.checks_sizes) return true;
+  if (binds_sizes && op.checks_sizes) return true;
   return !decompose_all && keeps_whole.contains(op.name);
 }
 

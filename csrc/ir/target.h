@@ -11,7 +11,7 @@ namespace mithril::ir {
 
 struct OpDef;
 
-/// How a target runs a node that is no loop: by no kernel, by one that takes its operands in
+/// Tells how a target runs a node that is no loop: by no kernel, by one that takes its operands in
 /// core::widened types, or as it is.
 enum class Support : uint8_t { kNone, kWidened, kAsIs };
 
@@ -27,7 +27,10 @@ struct Target {
   /// stand for them (passes/own_ops.h).
   std::map<std::string, std::string, std::less<>> own_functions, own_gradients;
   bool decompose_all = false;  // deterministic="portable"
-  bool is_native = false;      // runs plans; else source text is emitted
+  // What holds where plans run, and not where source text is emitted:
+  bool binds_sizes = false;    // no kernel runs before the sizes it depends on are known
+  bool binds_numbers = false;  // numbers are constants of kernels, so they have to be known, too
+  bool shares_bodies = false;  // a composite and its gradient compute what both need once
   bool keeps(const OpDef& op) const;
 };
 

@@ -52,8 +52,9 @@ HostType type_of(const HostValue& value);
 std::string to_string(const Type& type, const DimTable& dims);
 std::string to_string(const Shape& shape, const DimTable& dims);  // "[b, 4]"
 
-/// Whether every dim is a number, and those numbers.
+/// Tells whether every dim is a number.
 bool is_static(const Shape& shape);
+/// Returns the dims of such a shape.
 std::vector<int64_t> static_dims(const Shape& shape);
 
 /// Counts the bytes of a tensor whose sizes and dtype are known, in a graph that check_addresses

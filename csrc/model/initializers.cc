@@ -32,14 +32,14 @@ bool fits(std::string_view pattern, std::string_view name) {
                      [](char c) { return c == '*'; });
 }
 
-std::vector<std::string> parameter_names(const Arena& arena, NodeId node) {
-  Paths paths(arena);
+std::vector<std::string> parameter_names(const ModelTree& tree, NodeId node) {
+  Paths paths(tree);
   std::vector<std::string> out;
-  for (const ConnId wire : arena.node(node).conns) {
-    const Edge& edge = arena.edge_of(wire);
-    const bool is_input = arena.conn(wire).merged == kNone && !arena.conn(wire).produced();
+  for (const ConnId wire : tree.node(node).conns) {
+    const Edge& edge = tree.edge_of(wire);
+    const bool is_input = tree.conn(wire).merged == kNone && !tree.conn(wire).produced();
     const bool is_trained = edge.differentiable.value_or(edge.trainable);
-    if (!is_input || !is_trained || arena.is_valued(wire)) continue;
+    if (!is_input || !is_trained || tree.is_valued(wire)) continue;
     out.push_back(paths.name(wire));
   }
   return out;
@@ -66,14 +66,14 @@ void check_initializer(const HostValue& value, const Location& where) {
 
 const HostValue* InitializerTable::find(NodeId leaf, EdgeId parameter) {
   const HostValue* found = nullptr;
-  for (NodeId at = leaf; at != kNone; at = arena_.node(at).parent) {
+  for (NodeId at = leaf; at != kNone; at = tree_.node(at).parent) {
     if (const HostValue* said = find_in(at, parameter)) found = said;
   }
   return found;
 }
 
 const HostValue* InitializerTable::find_in(NodeId node, EdgeId parameter) {
-  const std::vector<Initializer>& said = arena_.node(node).initializers;
+  const std::vector<Initializer>& said = tree_.node(node).initializers;
   if (said.empty()) return nullptr;
   const auto [first, last] = wires_of(node).equal_range(parameter);
   for (auto at = first; at != last; ++at) {
@@ -89,16 +89,16 @@ const HostValue* InitializerTable::find_in(NodeId node, EdgeId parameter) {
 const InitializerTable::Wires& InitializerTable::wires_of(NodeId node) {
   const auto [at, is_new] = wires_.try_emplace(node);
   if (!is_new) return at->second;
-  for (const ConnId wire : arena_.node(node).conns) {
-    if (arena_.conn(wire).merged != kNone) continue;
-    at->second.emplace(arena_.root(arena_.conn(wire).edge), wire);
+  for (const ConnId wire : tree_.node(node).conns) {
+    if (tree_.conn(wire).merged != kNone) continue;
+    at->second.emplace(tree_.root(tree_.conn(wire).edge), wire);
   }
   return at->second;
 }
 
 void Model::set_initializers(const std::vector<Initializer>& initializers, Location where) {
   const Access::At at = Access::at(*this);
-  const std::vector<std::string> names = parameter_names(at.arena(), at.node);
+  const std::vector<std::string> names = parameter_names(at.tree(), at.node);
   for (const Initializer& initializer : initializers) {
     check_initializer(initializer.value, where);
     const bool is_known = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -113,8 +113,8 @@ void Model::set_initializers(const std::vector<Initializer>& initializers, Locat
            where,
            names.empty() ? "" : fmt::format("its parameters are {}", fmt::join(names, ", ")));
   }
-  Transaction transaction(at.arena());
-  at.arena().save_node(at.node);
+  Transaction transaction(at.tree());
+  at.tree().save_node(at.node);
   std::vector<Initializer>& all = at.get().initializers;
   for (const Initializer& initializer : initializers) {
     std::erase_if(all,

@@ -40,10 +40,10 @@ std::string title(const Node& node) {
   return node.name.empty() ? node.class_name : fmt::format("{} '{}'", node.class_name, node.name);
 }
 
-void unknown_key(const Arena& arena, NodeId node, std::string_view key, const Location& where,
+void unknown_key(const ModelTree& tree, NodeId node, std::string_view key, const Location& where,
                  ErrorKind kind) {
-  raise(core::fail(kind, Code::kKeyUnknown, "{} has no key '{}'{}", title(arena.node(node)), key,
-                   core::suggestion_or_keys(key, arena.key_names(node))),
+  raise(core::fail(kind, Code::kKeyUnknown, "{} has no key '{}'{}", title(tree.node(node)), key,
+                   core::suggestion_or_keys(key, tree.key_names(node))),
         where);
 }
 
@@ -64,13 +64,13 @@ void check_name(const std::string& name, const Location& where) {
 namespace {
 std::shared_ptr<Home> new_home() {
   auto home = std::make_shared<Home>();
-  home->arena = std::make_unique<Arena>();
+  home->tree = std::make_unique<ModelTree>();
   return home;
 }
 }  // namespace
 
 Model::Model(std::string name, std::string class_name) : home_(new_home()) {
-  Node& node = home_->arena->node(home_->arena->new_node());
+  Node& node = home_->tree->node(home_->tree->new_node());
   node.name = std::move(name);
   node.class_name = std::move(class_name);
 }
@@ -78,19 +78,19 @@ Model::Model(std::string name, std::string class_name) : home_(new_home()) {
 namespace {
 
 // "" leaves the name as it is.
-void name_wire(Arena& arena, ConnId wire, const std::string& name, const Location& where) {
-  if (name.empty() || arena.conn(wire).name == name) return;
+void name_wire(ModelTree& tree, ConnId wire, const std::string& name, const Location& where) {
+  if (name.empty() || tree.conn(wire).name == name) return;
   check_name(name, where);
-  if (arena.find(arena.conn(wire).node, name) != kNone) {
+  if (tree.find(tree.conn(wire).node, name) != kNone) {
     raise(core::fail(ErrorKind::kName, Code::kNameTaken, "the key '{}' exists already", name),
           where);
   }
-  arena.set_name(wire, name);
+  tree.set_name(wire, name);
 }
 
-void refuse_second_name(const Arena& arena, ConnId wire, const std::string& name,
+void refuse_second_name(const ModelTree& tree, ConnId wire, const std::string& name,
                         const Location& where) {
-  const Conn& c = arena.conn(wire);
+  const Conn& c = tree.conn(wire);
   if (c.name.empty() || (c.produced() && !c.exposed)) return;
   core::Error error =
       core::fail(ErrorKind::kName, Code::kNameTaken, "create: '{}' is {} and cannot be called '{}'",
@@ -112,28 +112,28 @@ Model Model::create(const std::vector<Connection>& outputs,
   Model model(std::move(name), std::move(class_name));
   Extension extension(model, children, where);
   for (const auto& call : calls) extension.place_call(call);
-  Arena& arena = extension.arena();
+  ModelTree& tree = extension.tree();
   const NodeId node = extension.parent();
-  while (arena.node(node).couts.size() != 0) {
-    arena.remove_cout(arena.node(node).couts.begin()->second);
+  while (tree.node(node).couts.size() != 0) {
+    tree.remove_cout(tree.node(node).couts.begin()->second);
   }
   for (const auto& [key, argument] : roots) {
     const ConnId wire = extension.created_wire(argument.wire);
-    if (!key.empty() && arena.conn(wire).name != key) refuse_second_name(arena, wire, key, where);
-    name_wire(arena, wire, key, where);
-    if (!arena.conn(wire).produced()) continue;
-    if (!key.empty()) arena.expose(wire);
-    arena.add_cout(wire);
+    if (!key.empty() && tree.conn(wire).name != key) refuse_second_name(tree, wire, key, where);
+    name_wire(tree, wire, key, where);
+    if (!tree.conn(wire).produced()) continue;
+    if (!key.empty()) tree.expose(wire);
+    tree.add_cout(wire);
   }
-  arena.freeze(node);
+  tree.freeze(node);
   extension.finish();
   return model;
 }
 
 void Model::freeze() {
   const Access::At at = Access::at(*this);
-  Transaction transaction(at.arena());
-  at.arena().freeze(at.node);
+  Transaction transaction(at.tree());
+  at.tree().freeze(at.node);
   transaction.commit();
 }
 
@@ -196,12 +196,12 @@ void Model::extend(const Model& child, const Connections& connections, Chain cha
 void Model::check_connections(const Model& child, const Connections& connections, Location where) {
   const Access::At at = Access::at(child);
   for (const auto& [key, argument] : connections) {
-    const ConnId conn = at.arena().find(at.node, key);
+    const ConnId conn = at.tree().find(at.node, key);
     const bool reachable =
         conn != kNone &&
-        (at.arena().kind(conn) == KeyKind::kInput || at.arena().kind(conn) == KeyKind::kOutput ||
-         at.arena().conn(conn).cin != kNone || at.arena().conn(conn).cout != kNone);
-    if (!reachable) unknown_key(at.arena(), at.node, key, where, ErrorKind::kKeyword);
+        (at.tree().kind(conn) == KeyKind::kInput || at.tree().kind(conn) == KeyKind::kOutput ||
+         at.tree().conn(conn).cin != kNone || at.tree().conn(conn).cout != kNone);
+    if (!reachable) unknown_key(at.tree(), at.node, key, where, ErrorKind::kKeyword);
   }
 }
 
@@ -212,8 +212,8 @@ std::optional<Access::At> open_model(const Connection& wire) {
   const WireState* state = Access::state(wire).get();
   if (state->type != WireState::Type::kAttached) return std::nullopt;
   const auto [home, conn] = Access::locate(*state);
-  const NodeId top = home->arena->outermost(home->arena->conn(conn).node);
-  if (home->arena->node(top).frozen) return std::nullopt;
+  const NodeId top = home->tree->outermost(home->tree->conn(conn).node);
+  if (home->tree->node(top).frozen) return std::nullopt;
   return Access::At{home, top};
 }
 
@@ -240,12 +240,12 @@ std::vector<Connection> Model::call(const Model& child, const Connections& conne
   check_connections(child, connections, where);
   Connections arguments = normalize(connections, where);
   refuse_two_models(arguments, where);
-  Transaction transaction(at.arena());
+  Transaction transaction(at.tree());
   auto call = std::make_shared<PendingCall>(child, std::move(arguments), where);
   call->was_frozen = at.get().frozen;
   call->outputs_before = at.get().outputs.size();
-  at.arena().save_node(at.node);
-  at.arena().freeze(at.node);
+  at.tree().save_node(at.node);
+  at.tree().freeze(at.node);
   at.get().claimed = true;
   std::vector<Connection> out;
   for (size_t i = 0; i < at.get().outputs.size(); ++i) {
@@ -265,12 +265,12 @@ void Model::withdraw(const std::vector<Connection>& results) {
   if (results.empty() || !results.front().pending()) return;
   const auto call = Access::state(results.front())->call;
   const Access::At at = Access::at(call->child);
-  Arena& arena = at.arena();
-  Transaction transaction(arena);
-  arena.save_node(at.node);
+  ModelTree& tree = at.tree();
+  Transaction transaction(tree);
+  tree.save_node(at.node);
   Node& node = at.get();
   while (node.outputs.size() > call->outputs_before) {
-    arena.edit(node.outputs.back()).exposed = false;
+    tree.edit(node.outputs.back()).exposed = false;
     node.outputs.pop_back();
   }
   node.frozen = call->was_frozen;
@@ -308,8 +308,8 @@ void Model::take(const std::vector<std::pair<std::string, Connection>>& results,
   for (const auto& call : calls) extension.place_call(call);
   for (const auto& [key, argument] : roots) {
     const ConnId wire = extension.wire_of(argument.wire);
-    name_wire(extension.arena(), wire, key, where);
-    if (!key.empty()) extension.arena().expose(wire);
+    name_wire(extension.tree(), wire, key, where);
+    if (!key.empty()) extension.tree().expose(wire);
   }
   extension.finish();
 }
@@ -318,7 +318,7 @@ void Model::take(const std::vector<std::pair<std::string, Connection>>& results,
 
 std::optional<Connection> Model::find_connection(std::string_view key) const {
   const Access::At at = Access::at(*this);
-  const ConnId conn = at.arena().find(at.node, key);
+  const ConnId conn = at.tree().find(at.node, key);
   if (conn == kNone) return std::nullopt;
   return Access::connection(at.home, conn);
 }
@@ -327,7 +327,7 @@ Connection Model::connection(std::string_view key) const {
   auto found = find_connection(key);
   if (!found) {
     const Access::At at = Access::at(*this);
-    unknown_key(at.arena(), at.node, key, {});
+    unknown_key(at.tree(), at.node, key, {});
   }
   return *found;
 }
@@ -337,7 +337,7 @@ std::optional<Connection> Model::find_connection(const Connection& wire) const {
   const Access::At at = Access::at(*this);
   const auto [home, conn] = Access::locate(*Access::state(wire));
   if (home != at.home) return std::nullopt;
-  const ConnId found = at.arena().visible(conn, at.node);
+  const ConnId found = at.tree().visible(conn, at.node);
   if (found == kNone) return std::nullopt;
   return Access::connection(at.home, found);
 }
@@ -346,9 +346,9 @@ namespace {
 std::vector<std::string> keys_of_kind(const Access::At& at, std::initializer_list<KeyKind> kinds) {
   std::vector<std::string> out;
   for (const ConnId c : at.get().conns) {
-    if (at.arena().conn(c).merged != kNone) continue;
-    const bool wanted = std::find(kinds.begin(), kinds.end(), at.arena().kind(c)) != kinds.end();
-    if (wanted) out.push_back(at.arena().key(c));
+    if (at.tree().conn(c).merged != kNone) continue;
+    const bool wanted = std::find(kinds.begin(), kinds.end(), at.tree().kind(c)) != kinds.end();
+    if (wanted) out.push_back(at.tree().key(c));
   }
   return out;
 }
@@ -361,7 +361,7 @@ std::vector<std::string> Model::input_keys() const {
 std::vector<std::string> Model::output_keys() const {
   const Access::At at = Access::at(*this);
   std::vector<std::string> out;
-  for (const ConnId c : at.get().outputs) out.push_back(at.arena().key(c));
+  for (const ConnId c : at.get().outputs) out.push_back(at.tree().key(c));
   return out;
 }
 
@@ -395,33 +395,33 @@ std::vector<std::string> Model::connect_order() const {
   if (node.op == nullptr) {
     std::vector<std::string> parameters;
     for (const ConnId c : node.conns) {
-      if (at.arena().conn(c).merged != kNone || at.arena().kind(c) != KeyKind::kInput) continue;
-      if (at.arena().is_valued(c)) continue;
-      const Edge& edge = at.arena().edge_of(c);
+      if (at.tree().conn(c).merged != kNone || at.tree().kind(c) != KeyKind::kInput) continue;
+      if (at.tree().is_valued(c)) continue;
+      const Edge& edge = at.tree().edge_of(c);
       const bool trained = edge.differentiable.value_or(edge.trainable);
-      (trained ? parameters : out).push_back(at.arena().key(c));
+      (trained ? parameters : out).push_back(at.tree().key(c));
     }
     out.insert(out.end(), parameters.begin(), parameters.end());
     return out;
   }
   const auto add = [&](const std::string& key) {
-    const ConnId c = at.arena().find(at.node, key);
-    if (c == kNone || at.arena().conn(c).produced()) return;
+    const ConnId c = at.tree().find(at.node, key);
+    if (c == kNone || at.tree().conn(c).produced()) return;
     if (std::find(out.begin(), out.end(), key) == out.end()) out.push_back(key);
   };
   for (const std::string& key : node.op->connect_order) add(key);
-  for (const ConnId c : node.conns) add(at.arena().conn(c).name);
+  for (const ConnId c : node.conns) add(at.tree().conn(c).name);
   return out;
 }
 
 KeyKind Model::kind(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
-  return at.arena().kind(resolve(at, key, {}));
+  return at.tree().kind(resolve(at, key, {}));
 }
 
 std::string Model::key_origin(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
-  return at.arena().conn(resolve(at, key, {})).origin;
+  return at.tree().conn(resolve(at, key, {})).origin;
 }
 
 std::vector<Connection> Model::cins() const {
@@ -470,7 +470,7 @@ std::optional<Model> Model::parent() const {
 
 Model Model::outermost() const {
   const Access::At at = Access::at(*this);
-  return Model(at.home, at.arena().outermost(at.node));
+  return Model(at.home, at.tree().outermost(at.node));
 }
 
 std::vector<Model> Model::submodels() const {
@@ -485,13 +485,13 @@ size_t Model::submodel_count() const { return Access::at(*this).get().children.s
 std::vector<Model> Model::topological_submodels() const {
   const Access::At at = Access::at(*this);
   std::vector<Model> out;
-  for (const NodeId c : at.arena().topological(at.node)) out.push_back(Model(at.home, c));
+  for (const NodeId c : at.tree().topological(at.node)) out.push_back(Model(at.home, c));
   return out;
 }
 
 std::vector<std::string> Model::submodel_names() const {
   const Access::At at = Access::at(*this);
-  return at.arena().child_names(at.node);
+  return at.tree().child_names(at.node);
 }
 
 std::vector<std::pair<std::string, Connection>> Model::wiring(const Model& submodel) const {
@@ -499,9 +499,9 @@ std::vector<std::pair<std::string, Connection>> Model::wiring(const Model& submo
   std::vector<std::pair<std::string, Connection>> out;
   if (child.home != at.home || child.get().parent != at.node) return out;
   for (const ConnId c : child.get().conns) {
-    const ConnId outer = at.arena().surviving(at.arena().conn(c).outer);
+    const ConnId outer = at.tree().surviving(at.tree().conn(c).outer);
     if (outer != kNone) {
-      out.emplace_back(at.arena().key(c), Access::connection(at.home, outer));
+      out.emplace_back(at.tree().key(c), Access::connection(at.home, outer));
     }
   }
   return out;
@@ -511,8 +511,8 @@ std::vector<Model::StateBinding> Model::states() const {
   const Access::At at = Access::at(*this);
   std::vector<StateBinding> out;
   for (const State& state : at.get().states) {
-    out.push_back({at.arena().key(at.arena().surviving(state.input)),
-                   at.arena().key(at.arena().surviving(state.output)), state.initial});
+    out.push_back({at.tree().key(at.tree().surviving(state.input)),
+                   at.tree().key(at.tree().surviving(state.output)), state.initial});
   }
   return out;
 }
@@ -524,6 +524,6 @@ bool Model::operator==(const Model& other) const {
 
 uint64_t Model::tag() const { return Access::at(*this).get().tag; }
 void Model::set_tag(uint64_t tag) { Access::at(*this).get().tag = tag; }
-std::string Model::dump() const { return Access::at(*this).arena().dump(); }
+std::string Model::dump() const { return Access::at(*this).tree().dump(); }
 
 }  // namespace mithril::model

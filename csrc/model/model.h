@@ -57,7 +57,7 @@ class Connection {
   static Connection key(KeySpec spec, Location location = {});
 
   bool attached() const;
-  /// Whether an edit took its wire away; what else is asked of it then throws kForeign.
+  /// Tells whether an edit took its wire away; what else is asked of it then throws kForeign.
   bool is_removed() const;
   bool pending() const;
   /// The name in its model ("h", "$3"), the name it will get, or "" .
@@ -107,7 +107,7 @@ struct Argument {
 /// Key of the child -> what it gets, in the order given.
 using Connections = std::vector<std::pair<std::string, Argument>>;
 
-/// How a setter names a wire: by key, or by connection.
+/// Tells how a setter names a wire: by key, or by connection.
 struct KeyRef {
   KeyRef(std::string key) : name(std::move(key)) {}  // NOLINT
   KeyRef(const char* key) : name(key) {}             // NOLINT
@@ -157,7 +157,7 @@ inline constexpr Facets kValueFacet = 1, kShapeFacet = 2, kTypeFacet = 4,
 /// `|=` and `+=`.
 enum class Chain : uint8_t { kPlain, kCanonical };
 
-/// When a functional call takes its model.
+/// Says when a functional call takes its model.
 enum class Claim : uint8_t { kNow, kWhenUsed };
 
 /// One place of a shape as shown to people.
@@ -307,7 +307,7 @@ class Model {
   void clear(const std::vector<KeyRef>& keys, Facets facets = kAllFacets, Location where = {});
   /// Says something else of a wire instead: takes back what `spec` speaks of, then says that.
   void change(const KeyRef& key, const KeySpec& spec, Location where = {});
-  /// Whether an edit took it away; what else is asked of it then throws kForeign.
+  /// Tells whether an edit took it away; what else is asked of it then throws kForeign.
   bool is_removed() const;
   /// The model at a dotted path of submodel names; throws kKeyUnknown with a suggestion.
   Model submodel(std::string_view path) const;
@@ -337,7 +337,7 @@ class Model {
                                       uint64_t steps) const;
   /// Named inputs within two edits of a wire that is computed here; none for short names.
   std::vector<NearMiss> near_misses() const;
-  /// Where an input is read first; none if nothing reads it.
+  /// Finds where an input is read first; none if nothing reads it.
   std::optional<infer::Reason> first_reader(std::string_view key) const;
 
   // --- the tree ---------------------------------------------------------------------------------

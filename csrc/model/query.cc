@@ -12,24 +12,24 @@ namespace {
 
 // Inference that was put off (a leaf of its own) runs now; the tree itself does not change.
 void settle(const Access::At& at) {
-  Arena& arena = at.arena();
-  if (arena.solver && arena.played == arena.log.size()) return;
-  Transaction transaction(arena, Transaction::Purpose::kInference);
-  check_inference(arena, {at.node, kNone, at.get().where});
+  ModelTree& tree = at.tree();
+  if (tree.solver && tree.played == tree.log.size()) return;
+  Transaction transaction(tree, Transaction::Purpose::kInference);
+  check_inference(tree, {at.node, kNone, at.get().where});
   transaction.commit();
 }
 
 struct Wire {
   Access::At at;
   infer::CellId cell;
-  infer::Solver& solver() const { return *at.arena().solver; }
+  infer::Solver& solver() const { return *at.tree().solver; }
 };
 
 Wire wire(const Model& model, const KeyRef& key) {
   Access::At at = Access::at(model);
   const ConnId conn = resolve_anywhere(at, key, {});
   settle(at);
-  const infer::CellId cell = at.arena().cell(at.arena().conn(conn).edge);
+  const infer::CellId cell = at.tree().cell(at.tree().conn(conn).edge);
   return {std::move(at), cell};
 }
 
@@ -73,12 +73,12 @@ infer::Type Model::type(const KeyRef& key) const {
 
 bool Model::is_valued(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
-  return at.arena().is_valued(resolve_anywhere(at, key, {}));
+  return at.tree().is_valued(resolve_anywhere(at, key, {}));
 }
 
 std::optional<HostValue> Model::value(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
-  const Edge& edge = at.arena().edge_of(resolve_anywhere(at, key, {}));
+  const Edge& edge = at.tree().edge_of(resolve_anywhere(at, key, {}));
   if (edge.value) return edge.value;
   const Wire w = wire(*this, key);
   if (!w.solver().is_value_known(w.cell)) return std::nullopt;
@@ -87,7 +87,7 @@ std::optional<HostValue> Model::value(const KeyRef& key) const {
 
 std::vector<std::string> Model::sources(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
-  const Arena& a = at.arena();
+  const ModelTree& a = at.tree();
   std::unordered_map<EdgeId, NodeId> writers;
   for (NodeId id = 0; id < a.nodes.size(); ++id) {
     if (a.node(id).op == nullptr) continue;
@@ -120,7 +120,7 @@ std::string Model::print_value(const KeyRef& key) const {
 
 std::optional<bool> Model::differentiable(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
-  const Edge& edge = at.arena().edge_of(resolve_anywhere(at, key, {}));
+  const Edge& edge = at.tree().edge_of(resolve_anywhere(at, key, {}));
   if (edge.value && !edge.initial) return false;
   if (edge.differentiable) return edge.differentiable;
   if (edge.trainable) return true;
@@ -156,8 +156,8 @@ std::vector<std::pair<std::string, std::string>> Model::generate_keys(bool inclu
   const Access::At at = Access::at(*this);
   std::vector<std::pair<std::string, std::string>> out;
   for (const auto& [conn, name] :
-       generated_names(at.arena(), at.node, include_internals, include_outputs)) {
-    out.emplace_back(at.arena().key(conn), "$" + name);
+       generated_names(at.tree(), at.node, include_internals, include_outputs)) {
+    out.emplace_back(at.tree().key(conn), "$" + name);
   }
   return out;
 }

@@ -7,8 +7,8 @@
 namespace mithril::model {
 
 // The copy has the solver's state, too, so that it says what the tree would have said.
-std::unique_ptr<Arena> Arena::copy() const {
-  auto out = std::make_unique<Arena>();
+std::unique_ptr<ModelTree> ModelTree::copy() const {
+  auto out = std::make_unique<ModelTree>();
   out->nodes = nodes;
   out->conns = conns;
   out->edges = edges;
@@ -24,8 +24,8 @@ std::unique_ptr<Arena> Arena::copy() const {
   return out;
 }
 
-void Arena::part_from_snapshots() {
-  if (const std::shared_ptr<Home> before = snapshot.lock()) before->arena = copy();
+void ModelTree::part_from_snapshots() {
+  if (const std::shared_ptr<Home> before = snapshot.lock()) before->tree = copy();
   snapshot.reset();
 }
 
@@ -33,10 +33,10 @@ namespace {
 
 /// The home that snapshots of a tree look at.
 std::shared_ptr<Home> shared_view(const std::shared_ptr<Home>& live) {
-  if (std::shared_ptr<Home> found = live->arena->snapshot.lock()) return found;
+  if (std::shared_ptr<Home> found = live->tree->snapshot.lock()) return found;
   auto made = std::make_shared<Home>();
-  made->arena = live->arena;
-  live->arena->snapshot = made;
+  made->tree = live->tree;
+  live->tree->snapshot = made;
   return made;
 }
 
@@ -75,8 +75,8 @@ uint32_t id_in(const std::shared_ptr<Home>& origin, const Home* home, uint32_t i
 
 Snapshot::Snapshot(const Model& model) : origin_(Access::at(model).home), model_(model) {
   const Access::At at = Access::at(model);
-  nodes_ = static_cast<uint32_t>(at.arena().nodes.size());
-  conns_ = static_cast<uint32_t>(at.arena().conns.size());
+  nodes_ = static_cast<uint32_t>(at.tree().nodes.size());
+  conns_ = static_cast<uint32_t>(at.tree().conns.size());
   model_ = Access::model(shared_view(at.home), at.node);
 }
 
@@ -87,7 +87,7 @@ Connection Snapshot::wire(const Connection& now) const {
   Access::locate(state);  // throws for a removed one
   if (state.home == own.home) return now;
   const uint32_t id = id_in(origin_, state.home.get(), state.conn, false);
-  if (id < conns_) return Access::connection(own.home, own.arena().surviving(id));
+  if (id < conns_) return Access::connection(own.home, own.tree().surviving(id));
   raise(core::fail(core::ErrorKind::kKey, core::Code::kForeign,
                    "connection '{}' does not belong to {} as it was compiled", now.key(),
                    title(own.get())));

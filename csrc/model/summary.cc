@@ -60,17 +60,17 @@ class Summarizer {
  public:
   Summarizer(const Model& model, const SummaryOptions& options, infer::ShapeNames& names)
       : model_(model), options_(options), shown_(names), at_(Access::at(model)) {
-    const std::vector<std::string> children = arena().child_names(at_.node);
+    const std::vector<std::string> children = tree().child_names(at_.node);
     for (size_t i = 0; i < children.size(); ++i) {
-      names_[arena().node(at_.node).children[i]] = children[i];
+      names_[tree().node(at_.node).children[i]] = children[i];
     }
-    for (auto& [conn, name] : generated_names(arena(), at_.node, true, true)) {
+    for (auto& [conn, name] : generated_names(tree(), at_.node, true, true)) {
       generated_[conn] = name;
     }
-    for (const NodeId child : arena().node(at_.node).children) {
-      for (const ConnId c : arena().node(child).conns) {
-        const ConnId wire = arena().surviving(arena().conn(c).outer);
-        if (wire != kNone && !arena().conn(c).produced()) readers_[wire].push_back(c);
+    for (const NodeId child : tree().node(at_.node).children) {
+      for (const ConnId c : tree().node(child).conns) {
+        const ConnId wire = tree().surviving(tree().conn(c).outer);
+        if (wire != kNone && !tree().conn(c).produced()) readers_[wire].push_back(c);
       }
     }
   }
@@ -78,24 +78,24 @@ class Summarizer {
   SummaryTable table(std::string title) {
     SummaryTable out;
     out.title = std::move(title);
-    std::vector<NodeId> order = arena().topological(at_.node);
-    if (arena().node(at_.node).op != nullptr) order = {at_.node};
+    std::vector<NodeId> order = tree().topological(at_.node);
+    if (tree().node(at_.node).op != nullptr) order = {at_.node};
     for (const NodeId child : order) {
       SummaryBlock block;
       block.name = child == at_.node ? out.title : names_[child];
-      for (const ConnId c : arena().externals(child)) block.rows.push_back(row(c));
+      for (const ConnId c : tree().externals(child)) block.rows.push_back(row(c));
       out.blocks.push_back(std::move(block));
     }
     return out;
   }
 
  private:
-  const Arena& arena() const { return at_.arena(); }
+  const ModelTree& tree() const { return at_.tree(); }
 
   SummaryRow row(ConnId key) {
     SummaryRow out;
-    out.key = arena().key(key);
-    out.is_output = arena().conn(key).produced();
+    out.key = tree().key(key);
+    out.is_output = tree().conn(key).produced();
     const KeyRef wire(Access::connection(at_.home, key));
     const auto shapes = model_.shapes(wire, shown_);
     if (!shapes.empty()) out.shape = shape_text(shapes[0], options_.symbolic);
@@ -104,20 +104,20 @@ class Summarizer {
     return out;
   }
 
-  std::string link(ConnId key) { return names_[arena().conn(key).node] + "." + arena().key(key); }
+  std::string link(ConnId key) { return names_[tree().conn(key).node] + "." + tree().key(key); }
 
   std::vector<std::string> connections(ConnId key) {
-    const ConnId wire = arena().surviving(arena().conn(key).outer);
+    const ConnId wire = tree().surviving(tree().conn(key).outer);
     if (wire == kNone || key == wire) return {};
-    const Conn& c = arena().conn(wire);
+    const Conn& c = tree().conn(wire);
     std::vector<std::string> out;
-    if (arena().conn(key).produced()) {
+    if (tree().conn(key).produced()) {
       for (const ConnId reader : readers_[wire]) out.push_back(link(reader));
       if (out.empty() && !c.name.empty()) out.push_back("'" + c.name + "'");
       return out;
     }
     if (c.produced()) return {link(c.producer)};
-    if (const auto& value = arena().edge_of(wire).value) return {core::to_string(*value)};
+    if (const auto& value = tree().edge_of(wire).value) return {core::to_string(*value)};
     return {c.name.empty() ? "'$" + generated_[wire] + "'" : "'" + c.name + "'"};
   }
 

@@ -10,7 +10,7 @@ namespace mithril::ops {
 /// An int, or an integer tensor of rank 0, not negative: the key "offset".
 OpDefBuilder& with_offset(OpDefBuilder& block);
 void state_offset(RuleBuilder& r);
-/// Where it is known when the model is compiled.
+/// Returns the offset where it is known when the model is compiled.
 std::optional<int64_t> known_offset(const Builder& b);
 /// The places offset, offset + 1 …, `count` of them.
 Value places_from_offset(Builder& b, infer::Dim count);

@@ -6,7 +6,7 @@
 
 namespace mithril::ops {
 
-/// Whether the op has such an input and the node a wire for it.
+/// Tells whether the op has such an input and the node a wire for it.
 bool has_operand(const Builder& b, std::string_view name);
 
 /// The weights with which each query reads the values, the scores that they come from, and the
@@ -38,7 +38,8 @@ class OneBatch {
   ir::Node spread_;
 };
 
-/// Whether key and value have heads of their own number, the axis k for the axis h of the others.
+/// Tells whether key and value have heads of their own number, the axis k for the axis h of the
+/// others.
 bool has_shared_heads(RuleBuilder& r);
 /// Sizes of all that the general form has but the offset. Batch axes are the same ones;
 /// where an op may broadcast them and its attribute `broadcast` says so, they do.

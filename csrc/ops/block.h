@@ -85,9 +85,9 @@ tile::Reg literal(tile::Builder& t, DType dtype, const HostValue& number);
 Operand given(const Builder& b, std::string_view name);
 /// The type in which sums over elements of a type are made: 16-bit floats compute in float32.
 DType computed_type(DType dtype);
-/// Whether an attribute that may be absent is True.
+/// Tells whether an attribute that may be absent is True.
 bool flag(const Builder& b, std::string_view name);
-/// How many elements x has.
+/// Tells how many elements x has.
 infer::Dim element_count(Value x);
 /// `op` over the axes of x, which may be wired.
 Value reduce(std::string_view op, Value x, Operand axis, Operand keepdim);
@@ -111,7 +111,7 @@ Value reversed(Value x, int64_t axis);
 Value range(Builder& b, infer::Dim size, DType dtype = DType::kInt64);
 /// `size` as a tensor of rank 0.
 Value size_constant(Builder& b, infer::Dim size, DType dtype = DType::kInt64);
-/// How many elements x has along `axis`, as a tensor of rank 0 in the type of x.
+/// Tells how many elements x has along `axis`, as a tensor of rank 0 in the type of x.
 Value count(Value x, const HostValue& axis);
 /// A tensor of that shape, filled.
 Value full(Builder& b, HostValue shape, double value, DType dtype);
@@ -122,7 +122,7 @@ Value with_reduced_axes(GradBuilder& g, Value reduced);
 
 /// An axis of the node, counted from the front.
 int64_t axis_attr(const Builder& b, std::string_view name, size_t rank);
-/// Whether the axis is wired: the body has failed then, because it needs its value.
+/// Tells whether the axis is wired: the body has failed then, because it needs its value.
 bool needs_known_axis(Builder& b);
 
 /// The rule of ops along one axis: the result has the shape of the input, which has the axis.

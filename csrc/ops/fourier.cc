@@ -16,7 +16,7 @@ using infer::Dim;
 
 // --- rules -----------------------------------------------------------------------------------
 
-/// How many places the result of a transform has along its (last) axis.
+/// Tells how many places the result of a transform has along its (last) axis.
 enum class Places : uint8_t { kAll, kHalf, kFromHalf };
 
 bool are_axes(const HostValue& value) {

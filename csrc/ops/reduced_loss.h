@@ -14,7 +14,7 @@ struct Loss {
   std::function<Value(Builder&)> body = {};
   /// From cotangents of the single values; empty: that of the body.
   ir::GradientFn gradient = {};
-  /// How much each counts in the mean; empty, or none: all the same.
+  /// Tells how much each counts in the mean; empty, or none: all the same.
   std::function<Value(Builder&)> weights = {};
 };
 

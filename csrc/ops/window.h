@@ -20,7 +20,7 @@ HostValue same_padding(int64_t window, int64_t dilation);
 /// "same" or "valid" (none); with one axis also (low, high).
 HostValue window_padding(Builder& b, const HostValue& padding, const Shape& window,
                          const std::vector<int64_t>& dilation);
-/// Whether the arguments of that names are known; a body fails where one is wired.
+/// Tells whether the arguments of that names are known; a body fails where one is wired.
 bool are_known(Builder& b, std::initializer_list<const char*> names);
 
 /// Windows that slide over the last axes of a tensor.

@@ -28,9 +28,9 @@ std::vector<std::string> slots_of(const ir::OpDef& op) {
   return out;
 }
 
-class Step {
+class OptimizerStep {
  public:
-  Step(ir::Graph graph, const ir::OpDef& op, const Optimizer& optimizer)
+  OptimizerStep(ir::Graph graph, const ir::OpDef& op, const Optimizer& optimizer)
       : graph_(std::move(graph)), op_(op), optimizer_(optimizer), builder_(graph_) {}
 
   core::Result<ir::Graph> run(std::span<const std::string> params) {
@@ -115,7 +115,7 @@ core::Result<std::vector<std::string>> optimizer_slots(const Optimizer& optimize
 core::Result<ir::Graph> append_optimizer(const ir::Graph& gradient, const Optimizer& optimizer,
                                          std::span<const std::string> params) {
   MITHRIL_ASSIGN(const ir::OpDef* op, ir::Registry::global().lookup(optimizer.op));
-  return Step(gradient, *op, optimizer).run(params);
+  return OptimizerStep(gradient, *op, optimizer).run(params);
 }
 
 }  // namespace mithril::passes

@@ -39,7 +39,7 @@ class Backward {
   std::vector<ir::Value> cotangents_;  // by value; of halves in float32 where two are added
 };
 
-/// Whether gradients exist for values of the type.
+/// Tells whether gradients exist for values of the type.
 bool is_differentiable(const ir::Type& type);
 
 }  // namespace mithril::passes

@@ -83,7 +83,7 @@ class Layout {
 
   bool has_first(ValueId id) { return static_cast<bool>(rewriter_.mapped(id)); }
   bool has_last(ValueId id) const { return last_[static_cast<size_t>(id)] != kNoValue; }
-  /// Whether it was computed with channels last, and nobody needed it otherwise so far.
+  /// Tells whether it was computed with channels last, and nobody needed it otherwise so far.
   bool lives_last(ValueId id) { return has_last(id) && !has_first(id); }
   void set_last(ValueId id, Value value) { last_[static_cast<size_t>(id)] = value.id; }
 

@@ -6,7 +6,8 @@
 
 namespace mithril::passes {
 
-/// Whether a target has functions of its own for images [n, h, w, c], and the graph convolutions.
+/// Tells whether a target has functions of its own for images [n, h, w, c], and the graph
+/// convolutions.
 bool wants_channels_last(const ir::Graph& graph, const ir::Target& target);
 
 /// Computes images [n, c, h, w] as [n, h, w, c] from one convolution to the next: through

@@ -16,7 +16,7 @@ using SupportQuery = std::function<ir::Support(const ir::Graph&, const ir::Node&
 /// Storage stays narrow; integers wrap in the cast.
 core::Result<ir::Graph> legalize_dtypes(const ir::Graph& graph, const SupportQuery& how);
 
-/// Whether a tensor of the graph itself is narrower than what kernels compute in.
+/// Tells whether a tensor of the graph itself is narrower than what kernels compute in.
 bool has_narrow(const ir::Graph& graph);
 
 }  // namespace mithril::passes

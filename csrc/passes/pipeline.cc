@@ -102,7 +102,7 @@ core::Result<ir::Graph> optimize(const ir::Graph& graph, const ir::Target& targe
   const GraphPass rewrite =
       everywhere([&](const ir::Graph& g) { return canonicalize(g, options.on_rewrite); });
   Pipeline pipeline(graph, options);
-  if (target.is_native) pipeline.run("places_of_masks", everywhere(places_of_masks));
+  if (target.binds_sizes) pipeline.run("places_of_masks", everywhere(places_of_masks));
   pipeline
       .run("decompose", everywhere([&](const ir::Graph& g) -> core::Result<ir::Graph> {
              if (target.own_functions.empty()) return decompose(g, target);

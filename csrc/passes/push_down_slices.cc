@@ -84,7 +84,7 @@ struct Site {
     return found != nullptr ? *found : kNone;
   }
   bool is_set(std::string_view name) const { return attr(name) == HostValue(true); }
-  /// Whether axes and sizes are attributes.
+  /// Tells whether axes and sizes are attributes.
   bool is_static() const {
     return std::all_of(node.operands.begin() + 1, node.operands.end(),
                        [](ValueId id) { return id == kNoValue; });
@@ -390,7 +390,7 @@ class Narrowing {
     return true;
   }
 
-  /// Whether enough of the products falls away.
+  /// Tells whether enough of the products falls away.
   bool pays() {
     double all = 0, left = 0;
     for (const Node& node : from_.nodes) {

@@ -6,7 +6,7 @@
 
 namespace mithril::passes {
 
-/// Whether the target's function of the squared error reduces, too.
+/// Tells whether the target's function of the squared error reduces, too.
 bool wants_reduced_losses(const ir::Target& target);
 
 /// The mean or the sum of all single values of a loss that nothing else reads is the reduced loss.

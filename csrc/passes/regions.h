@@ -16,13 +16,13 @@ core::Result<ir::Graph> map_regions(const ir::Graph& graph, const GraphPass& pas
 /// The pass on every region, then on the graph.
 GraphPass everywhere(GraphPass pass);
 
-/// Whether nodes of the graph own graphs.
+/// Tells whether nodes of the graph own graphs.
 bool has_regions(const ir::Graph& graph);
 
-/// Whether `holds` of the graph or of a region in it.
+/// Tells whether `holds` of the graph or of a region in it.
 bool anywhere(const ir::Graph& graph, const std::function<bool(const ir::Graph&)>& holds);
 
-/// Whether a node of the op is in the graph or in a region in it.
+/// Tells whether a node of the op is in the graph or in a region in it.
 bool has_op(const ir::Graph& graph, ir::OpId op);
 
 }  // namespace mithril::passes

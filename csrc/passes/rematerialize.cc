@@ -33,7 +33,7 @@ constexpr size_t kLongestChain = 1024;
 constexpr int32_t kAlways = std::numeric_limits<int32_t>::max();
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-/// When the values of a graph are in memory.
+/// Holds when the values of a graph are in memory.
 class Lives {
  public:
   Lives(const ir::Graph& graph, const Execution& execution)
@@ -427,7 +427,7 @@ class Search {
     }
   };
 
-  /// How far and at what price.
+  /// Bounds how far it goes and at what price.
   struct Bounds {
     std::optional<int64_t> bytes;  // of a run: enough
     double flops = kInfinite;      // of all that is computed again

@@ -10,7 +10,7 @@
 
 namespace mithril::passes {
 
-/// How a graph would run, and what lies in memory meanwhile.
+/// Tells how a graph would run, and what lies in memory meanwhile.
 struct Execution {
   enum class Place : uint8_t {
     kNone,       // no memory of its own: a view, or it stays inside of one step
@@ -52,9 +52,9 @@ struct Recomputed {
   int64_t before = 0, after = 0;  // Execution::bytes
 };
 
-/// Where it helps, nodes in the order of their steps with some of them twice. The copies read what
-/// is in memory anyhow and wait, by `after`, for what is made late: no pass, no loop and no order
-/// of steps brings them together with the originals. Ops that own graphs are never copied.
+/// Returns, where it helps, nodes in the order of their steps with some of them twice. The copies
+/// read what is in memory anyhow and wait, by `after`, for what is made late: no pass, no loop and
+/// no order of steps brings them together with the originals. Ops that own graphs are never copied.
 /// The result is bit for bit the same: the same ops run on the same operands. (Chen et al. 2016,
 /// "Training Deep Nets with Sublinear Memory Cost"; the search is that of XLA's
 /// HloRematerialization.)
@@ -63,7 +63,7 @@ struct Recomputed {
 /// After:   %0 = exp(%x) … the peak … %8 = after(%x, %7) %9 = exp(%8) %10 = multiply(%7, %9)
 core::Result<Recomputed> rematerialize(const ir::Graph& graph, const Measure& measure,
                                        const RematerializeOptions& options);
-/// Where `execution` is what `measure` would tell of the graph.
+/// The same, where `execution` is what `measure` would tell of the graph.
 core::Result<Recomputed> rematerialize(const ir::Graph& graph, Execution execution,
                                        const Measure& measure, const RematerializeOptions& options);
 

@@ -10,7 +10,7 @@ namespace mithril::plan {
 /// Says what is wrong with data that a kernel was given.
 enum class BadData : int8_t { kIndex, kSingular, kNotPositiveDefinite };
 
-/// Where the first bad element of a run is noted; the executable turns it into a typed error.
+/// Notes the first bad element of a run; the executable turns it into a typed error.
 /// Written once: later reports are dropped.
 struct ErrorSlot {
   std::atomic<int32_t> set{0};

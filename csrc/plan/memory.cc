@@ -41,7 +41,7 @@ int64_t own_bytes(const Plan& plan) {
              most_region_bytes(plan));
 }
 
-/// When the buffers of the arena are in use, and where they lie.
+/// Holds when the buffers of the arena are in use, and where they lie.
 class Timeline {
  public:
   explicit Timeline(const Plan& plan) : plan_(plan), lives_(plan.buffers.size()) {
@@ -88,7 +88,8 @@ class Timeline {
     const PlannedStep& planned = plan_.steps[static_cast<size_t>(at)];
     for (size_t i = 0; i < planned.operands.size(); ++i) {
       const OperandRef& use = planned.step.operands[i];
-      if (plan_.buffers[static_cast<size_t>(use.buffer)].kind != Buffer::Kind::kTemporary) continue;
+      if (plan_.buffers[static_cast<size_t>(use.buffer)].kind != BufferSpec::Kind::kTemporary)
+        continue;
       Life& life = lives_[static_cast<size_t>(use.buffer)];
       life.last = at;
       if (life.first >= 0) continue;
@@ -136,10 +137,11 @@ MemoryUse totals(const Plan& plan) {
   out.arena = plan.arena_bytes;
   out.regions = most_region_bytes(plan);
   out.scratch = static_cast<int64_t>(plan.scratch_bytes);
-  for (const Buffer& buffer : plan.buffers) {
-    if (buffer.kind == Buffer::Kind::kInput) out.inputs = sum(out.inputs, buffer.bytes);
-    if (buffer.kind == Buffer::Kind::kOutput) out.outputs = sum(out.outputs, buffer.bytes);
-    if (buffer.kind == Buffer::Kind::kConstant) out.constants = sum(out.constants, buffer.bytes);
+  for (const BufferSpec& buffer : plan.buffers) {
+    if (buffer.kind == BufferSpec::Kind::kInput) out.inputs = sum(out.inputs, buffer.bytes);
+    if (buffer.kind == BufferSpec::Kind::kOutput) out.outputs = sum(out.outputs, buffer.bytes);
+    if (buffer.kind == BufferSpec::Kind::kConstant)
+      out.constants = sum(out.constants, buffer.bytes);
   }
   return out;
 }
@@ -173,7 +175,7 @@ std::string print_bytes(int64_t bytes) {
 namespace {
 
 // "360.0 GB float32[300000, 300000] of gemm in 'net.a'".
-std::string describe(const Plan& plan, const Buffer& buffer, int32_t writer) {
+std::string describe(const Plan& plan, const BufferSpec& buffer, int32_t writer) {
   std::string out = fmt::format("{} {}[{}]", print_bytes(buffer.bytes), core::name(buffer.dtype),
                                 fmt::join(buffer.shape, ", "));
   if (writer >= 0) out += " of " + plan.steps[static_cast<size_t>(writer)].step.label;
@@ -195,7 +197,7 @@ int32_t writer_of(const Plan& plan, BufferId id) {
 std::vector<Contributor> largest(const Plan& plan, const MemoryUse& use, size_t most) {
   std::vector<Contributor> out = use.contributors;
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].kind != Buffer::Kind::kOutput) continue;
+    if (plan.buffers[i].kind != BufferSpec::Kind::kOutput) continue;
     const auto id = static_cast<BufferId>(i);
     out.push_back({id, plan.buffers[i].bytes, writer_of(plan, id)});
   }

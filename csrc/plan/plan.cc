@@ -39,7 +39,7 @@ int64_t rounded_up(int64_t bytes) {
 }
 
 /// Free bytes of the arena, best fit; grows at the end.
-class Arena {
+class ArenaLayout {
  public:
   std::optional<int64_t> take(int64_t bytes) {
     const auto rounded = core::checked_add(std::max<int64_t>(bytes, 1), kAlignment - 1);
@@ -154,17 +154,17 @@ class Planner {
   }
 
  private:
-  const Buffer& buffer(BufferId id) const { return steps_.buffers[static_cast<size_t>(id)]; }
+  const BufferSpec& buffer(BufferId id) const { return steps_.buffers[static_cast<size_t>(id)]; }
   const Lifetime& life(BufferId id) const { return lives_[static_cast<size_t>(id)]; }
   int64_t& offset(BufferId id) { return offsets_[static_cast<size_t>(id)]; }
   int32_t& block_of(BufferId id) { return block_of_[static_cast<size_t>(id)]; }
-  bool is_temporary(BufferId id) const { return buffer(id).kind == Buffer::Kind::kTemporary; }
+  bool is_temporary(BufferId id) const { return buffer(id).kind == BufferSpec::Kind::kTemporary; }
 
   void count_bases() {
-    for (const Buffer& buffer : steps_.buffers) {
-      if (buffer.kind == Buffer::Kind::kInput) {
+    for (const BufferSpec& buffer : steps_.buffers) {
+      if (buffer.kind == BufferSpec::Kind::kInput) {
         plan_.input_count = std::max(plan_.input_count, buffer.index + 1);
-      } else if (buffer.kind == Buffer::Kind::kOutput) {
+      } else if (buffer.kind == BufferSpec::Kind::kOutput) {
         plan_.output_count = std::max(plan_.output_count, buffer.index + 1);
       }
     }
@@ -219,18 +219,18 @@ class Planner {
 
   void find_update(int32_t at) {
     const Step& step = steps_.steps[static_cast<size_t>(at)];
-    if (!step.updates) return;
+    if (!step.partial_update) return;
     const OperandRef& from = step.operands[static_cast<size_t>(step.inplace[0].operand)];
     const auto is_output = [](const OperandRef& use) { return use.write; };
     const OperandRef& to = *std::find_if(step.operands.begin(), step.operands.end(), is_output);
-    const Buffer &input = buffer(from.buffer), &output = buffer(to.buffer);
+    const BufferSpec &input = buffer(from.buffer), &output = buffer(to.buffer);
     const auto again = [&](const OperandRef& use) { return use.buffer == from.buffer; };
     const bool reads_once = std::count_if(step.operands.begin(), step.operands.end(), again) == 1;
     const bool same_kind =
-        input.kind == Buffer::Kind::kInput && output.kind == Buffer::Kind::kOutput;
+        input.kind == BufferSpec::Kind::kInput && output.kind == BufferSpec::Kind::kOutput;
     const bool same_place = from.offset == 0 && to.offset == 0 && input.bytes == output.bytes;
     if (!same_kind || !same_place || !reads_once || life(from.buffer).last != at) return;
-    plan_.updates.push_back({input.index, output.index});
+    plan_.donations.push_back({input.index, output.index});
   }
 
   bool is_taken(BufferId id) const {
@@ -254,18 +254,18 @@ class Planner {
   PlannedStep address(Step step) {
     PlannedStep out;
     for (const OperandRef& use : step.operands) {
-      const Buffer& target = buffer(use.buffer);
+      const BufferSpec& target = buffer(use.buffer);
       switch (target.kind) {
-        case Buffer::Kind::kInput:
+        case BufferSpec::Kind::kInput:
           out.operands.push_back({plan_.input_base(target.index), use.offset});
           break;
-        case Buffer::Kind::kOutput:
+        case BufferSpec::Kind::kOutput:
           out.operands.push_back({plan_.output_base(target.index), use.offset});
           break;
-        case Buffer::Kind::kConstant:
+        case BufferSpec::Kind::kConstant:
           out.operands.push_back({plan_.constant_base(target.index), use.offset});
           break;
-        case Buffer::Kind::kTemporary:
+        case BufferSpec::Kind::kTemporary:
           out.operands.push_back({Plan::kArena, offset(use.buffer) + use.offset});
           break;
       }
@@ -281,7 +281,7 @@ class Planner {
   std::vector<int32_t> block_of_;  // by buffer; -1: not in the arena
   std::vector<Block> blocks_;
   std::vector<BufferId> taken_over_;
-  Arena arena_;
+  ArenaLayout arena_;
   Plan plan_;
 };
 
@@ -294,7 +294,7 @@ core::Status plan_region(Region& region) {
 
 core::Status plan_regions(Step& step) {
   if (step.loop != nullptr) {
-    auto loop = std::make_shared<Loop>(*step.loop);
+    auto loop = std::make_shared<RegionLoop>(*step.loop);
     MITHRIL_RETURN_IF_ERROR(plan_region(loop->body));
     MITHRIL_RETURN_IF_ERROR(plan_region(loop->condition));
     step.loop = std::move(loop);

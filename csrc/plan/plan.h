@@ -25,16 +25,16 @@ struct PlannedStep {
 
 /// An output that may be handed in as the memory of an input, by a caller who gives that input
 /// away: its step changes a part of it, and nothing reads the input afterwards.
-struct Update {
+struct Donation {
   int32_t input = 0, output = 0;
 };
 
 /// Immutable; shared by concurrent runs, each with its own arena.
 struct Plan {
   std::vector<PlannedStep> steps;
-  std::vector<Buffer> buffers;  // what the uses of steps name
+  std::vector<BufferSpec> buffers;  // what the uses of steps name
   std::vector<std::shared_ptr<const core::TensorData>> constants;
-  std::vector<Update> updates;
+  std::vector<Donation> donations;
   int64_t arena_bytes = 0;
   int32_t input_count = 0;
   int32_t output_count = 0;

@@ -38,7 +38,7 @@ struct Users {
 std::vector<int64_t> places(const Steps& steps, const Users& users, const std::vector<bool>& late) {
   const auto is_read = [&](const OperandRef& use) {
     const auto id = static_cast<size_t>(use.buffer);
-    return use.write && steps.buffers[id].kind != Buffer::Kind::kInput &&
+    return use.write && steps.buffers[id].kind != BufferSpec::Kind::kInput &&
            !users.readers[id].empty();
   };
   const size_t count = steps.steps.size();
@@ -107,13 +107,13 @@ class Overwriter {
   std::vector<int64_t> places_;  // by step
 };
 
-/// Which steps wait for which.
+/// Tells which steps wait for which.
 class Order {
  public:
   explicit Order(const Steps& steps)
       : steps_(steps), users_(steps), next_(steps.steps.size()), waits_(steps.steps.size(), 0) {
     for (size_t i = 0; i < steps.buffers.size(); ++i) {
-      const bool is_input = steps.buffers[i].kind == Buffer::Kind::kInput;
+      const bool is_input = steps.buffers[i].kind == BufferSpec::Kind::kInput;
       is_input ? read_before_written(i) : keep_order(i);
     }
     for (size_t at = 0; at < steps.steps.size(); ++at) wait(static_cast<int32_t>(at));
@@ -132,7 +132,7 @@ class Order {
   }
 
   void wait(int32_t at) {
-    for (const BufferId id : steps_.steps[static_cast<size_t>(at)].waits) {
+    for (const BufferId id : steps_.steps[static_cast<size_t>(at)].depends_on) {
       for (const int32_t writer : users_.writers[static_cast<size_t>(id)]) add(writer, at);
     }
   }
@@ -196,7 +196,7 @@ class Usage {
   std::vector<BufferId> temporaries(const Step& step) const {
     std::vector<BufferId> out;
     for (const OperandRef& use : step.operands) {
-      const bool is_temporary = buffer(use.buffer).kind == Buffer::Kind::kTemporary;
+      const bool is_temporary = buffer(use.buffer).kind == BufferSpec::Kind::kTemporary;
       if (is_temporary && std::find(out.begin(), out.end(), use.buffer) == out.end()) {
         out.push_back(use.buffer);
       }
@@ -235,11 +235,11 @@ class Usage {
   }
 
   int64_t peak() const { return peak_; }
-  /// How many steps ran before the first one with the most in use; -1: none used anything.
+  /// Tells how many steps ran before the first one with the most in use; -1: none used anything.
   int32_t peak_at() const { return peak_at_; }
 
  private:
-  const Buffer& buffer(BufferId id) const { return steps_.buffers[static_cast<size_t>(id)]; }
+  const BufferSpec& buffer(BufferId id) const { return steps_.buffers[static_cast<size_t>(id)]; }
 
   int64_t taken_over(const Step& step) const {
     int64_t bytes = 0;
@@ -247,7 +247,7 @@ class Usage {
     for (const InPlace& in : step.inplace) {
       const BufferId id = step.operands[static_cast<size_t>(in.operand)].buffer;
       const bool dies =
-          buffer(id).kind == Buffer::Kind::kTemporary && left_[static_cast<size_t>(id)] == 1;
+          buffer(id).kind == BufferSpec::Kind::kTemporary && left_[static_cast<size_t>(id)] == 1;
       if (!dies || std::find(seen.begin(), seen.end(), id) != seen.end()) continue;
       seen.push_back(id);
       bytes += buffer(id).bytes;
@@ -403,7 +403,7 @@ class Mover {
     for (size_t id = 0; id < steps_.buffers.size(); ++id) {
       const std::vector<int32_t>& writers = order_.users().writers[id];
       const int64_t bytes = steps_.buffers[id].bytes;
-      if (steps_.buffers[id].kind != Buffer::Kind::kTemporary || writers.size() != 1) continue;
+      if (steps_.buffers[id].kind != BufferSpec::Kind::kTemporary || writers.size() != 1) continue;
       if (bytes < peak_ / kLeastPart) continue;
       const size_t from = place[static_cast<size_t>(writers[0])];
       size_t to = best_.size();

@@ -17,7 +17,7 @@ namespace mithril::plan {
 using BufferId = int32_t;
 
 /// Memory of one value, contiguous and row-major.
-struct Buffer {
+struct BufferSpec {
   enum class Kind : uint8_t { kInput, kOutput, kConstant, kTemporary };
   Kind kind = Kind::kTemporary;
   int32_t index = 0;  // which input, output or constant
@@ -62,7 +62,7 @@ struct Region {
 /// Operands of the step: carries, xs, constants, then the last carries and the ys; those of the
 /// body the same with one place of the xs and ys, those of the condition carries, constants and a
 /// bool.
-struct Loop {
+struct RegionLoop {
   Region body;
   Region condition;  // none: `length` steps
   int64_t length = 0;
@@ -102,9 +102,9 @@ struct Step {
   std::vector<int64_t> params;
   std::vector<double> scalars;
   std::shared_ptr<const void> data;
-  std::vector<Part> parts;           // which of them failed is ErrorSlot::step; empty: it is one
-  std::shared_ptr<const Loop> loop;  // instead of a kernel
-  std::shared_ptr<const Branch> branch;  // instead of a kernel
+  std::vector<Part> parts;  // which of them failed is ErrorSlot::step; empty: it is one
+  std::shared_ptr<const RegionLoop> loop;  // instead of a kernel
+  std::shared_ptr<const Branch> branch;    // instead of a kernel
   int64_t units = 1;
   int64_t grain = 1;  // units of one chunk
   size_t scratch_bytes = 0;
@@ -113,9 +113,9 @@ struct Step {
   std::vector<InPlace> inplace;
   /// The first output is the operand of inplace[0] but for a part, and where both are one memory
   /// that part alone is written.
-  bool updates = false;
+  bool partial_update = false;
   /// Buffers that are written before it runs although it reads none of them.
-  std::vector<BufferId> waits;
+  std::vector<BufferId> depends_on;
   std::vector<int32_t> nodes;     // of the graph, for who asks what runs here
   bool may_fail_on_data = false;  // it may fail for what the data are: an index out of bounds
   std::string label;              // kernel and ops, for people
@@ -125,7 +125,7 @@ struct Step {
 };
 
 struct Steps {
-  std::vector<Buffer> buffers;
+  std::vector<BufferSpec> buffers;
   std::vector<Step> steps;
   std::vector<std::shared_ptr<const core::TensorData>> constants;
 };

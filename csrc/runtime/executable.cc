@@ -44,7 +44,7 @@ HostExecutable::HostExecutable(plan::Plan plan) : plan_(std::move(plan)) {
     return inner == nullptr ? nullptr : std::make_shared<const HostExecutable>(*inner);
   };
   for (const PlannedStep& planned : plan_.steps) {
-    const plan::Loop* loop = planned.step.loop.get();
+    const plan::RegionLoop* loop = planned.step.loop.get();
     const plan::Branch* branch = planned.step.branch.get();
     inner_.push_back(loop != nullptr     ? Inner{of(loop->body.plan), of(loop->condition.plan)}
                      : branch != nullptr ? Inner{of(branch->taken.plan), of(branch->other.plan)}
@@ -204,10 +204,10 @@ void HostExecutable::note(size_t at, int64_t start, const RunControl& control,
 
 namespace {
 
-/// Where the carries of a loop are: each in two places, which steps read and write in turn.
+/// Tells where the carries of a loop are: each in two places, which steps read and write in turn.
 class Carries {
  public:
-  Carries(const plan::Loop& loop, void* const* before, void* const* results)
+  Carries(const plan::RegionLoop& loop, void* const* before, void* const* results)
       : loop_(loop), before_(before), results_(results) {}
 
   Status take_memory() {
@@ -242,7 +242,7 @@ class Carries {
   }
 
  private:
-  const plan::Loop& loop_;
+  const plan::RegionLoop& loop_;
   void* const* before_;
   void* const* results_;
   Arena spare_;
@@ -257,7 +257,7 @@ void* place(void* base, int64_t at, int64_t bytes) {
 
 // One arena for all steps: nothing is allocated between them.
 Status HostExecutable::run_loop(size_t at, void* const* operands, const RunControl& control) const {
-  const plan::Loop& loop = *plan_.steps[at].step.loop;
+  const plan::RegionLoop& loop = *plan_.steps[at].step.loop;
   const HostExecutable &body = *inner_[at].first, *condition = inner_[at].second.get();
   const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
   const size_t inputs = carries + xs + static_cast<size_t>(loop.constants);

@@ -34,13 +34,14 @@ class Executable {
   Executable& operator=(const Executable&) = delete;
   virtual ~Executable() = default;
   virtual const plan::Plan& plan() const = 0;
-  /// Whether a run takes microseconds: nobody need be let in, or asked, before it is over.
+  /// Tells whether a run takes microseconds: nobody need be let in, or asked, before it is over.
   virtual bool is_brief() const { return false; }
 
   /// `inputs[i]` and `outputs[i]`, in the memory of the host or at addresses of the device
   /// (device::Storage), belong to the graph's inputs and outputs (null for host values); outputs
-  /// must not overlap anything, but for the inputs that they may update (Plan::updates). On failure
-  /// outputs hold unspecified numbers. Those at addresses of a device may still be on their way.
+  /// must not overlap anything, but for the inputs that they may update (Plan::donations). On
+  /// failure outputs hold unspecified numbers. Those at addresses of a device may still be on their
+  /// way.
   virtual core::Status run(std::span<const void* const> inputs, std::span<void* const> outputs,
                            const RunControl& control = {}) const = 0;
 };

@@ -52,7 +52,7 @@ class Recording {
   int64_t dropped_ = 0;
 };
 
-/// Where programs look whether they are recorded: one load where they are not.
+/// Tells programs whether they are recorded: one load where they are not.
 class Recorder {
  public:
   /// False where a recording is under way.

@@ -48,10 +48,10 @@ Status Selector::copy_outputs() {
     const View& at = view(id);
     const bool own =
         at.base == id && buffer_of(id) >= 0 &&
-        steps_.buffers[static_cast<size_t>(buffer_of(id))].kind == Buffer::Kind::kOutput &&
+        steps_.buffers[static_cast<size_t>(buffer_of(id))].kind == BufferSpec::Kind::kOutput &&
         steps_.buffers[static_cast<size_t>(buffer_of(id))].index == static_cast<int32_t>(i);
     if (own) continue;
-    const BufferId target = add_buffer(Buffer::Kind::kOutput, static_cast<int32_t>(i), id);
+    const BufferId target = add_buffer(BufferSpec::Kind::kOutput, static_cast<int32_t>(i), id);
     MITHRIL_RETURN_IF_ERROR(add_copy(id, {target, 0, true}, "output"));
     if (options_.report == nullptr) continue;
     told_at_.push_back(steps_.steps.size() - 1);
@@ -68,8 +68,8 @@ Status Selector::copy_outputs() {
 Status Selector::overwrite_inputs() {
   std::vector<BufferId> outputs(graph_.outputs.size(), -1);
   for (size_t i = 0; i < steps_.buffers.size(); ++i) {
-    const Buffer& buffer = steps_.buffers[i];
-    if (buffer.kind != Buffer::Kind::kOutput) continue;
+    const BufferSpec& buffer = steps_.buffers[i];
+    if (buffer.kind != BufferSpec::Kind::kOutput) continue;
     outputs[static_cast<size_t>(buffer.index)] = static_cast<BufferId>(i);
   }
   std::vector<std::pair<BufferId, BufferId>> pairs;
@@ -79,8 +79,8 @@ Status Selector::overwrite_inputs() {
   }
   const auto refused = plan::overwrite_inputs(steps_, pairs);
   for (const auto& [output, input] : pairs) {
-    Buffer& own = steps_.buffers[static_cast<size_t>(output)];
-    own.kind = Buffer::Kind::kTemporary;
+    BufferSpec& own = steps_.buffers[static_cast<size_t>(output)];
+    own.kind = BufferSpec::Kind::kTemporary;
     own.index = 0;
   }
   for (const auto& [output, input] : refused) {
@@ -93,7 +93,7 @@ Status Selector::overwrite_inputs() {
 
 Status Selector::make_contiguous(Operand& operand, ValueId id) {
   if (!operand.present() || is_contiguous(operand.shape, operand.strides)) return {};
-  const BufferId copy = add_buffer(Buffer::Kind::kTemporary, 0, id);
+  const BufferId copy = add_buffer(BufferSpec::Kind::kTemporary, 0, id);
   MITHRIL_RETURN_IF_ERROR(add_copy(id, {copy, 0, true}, "copy"));
   if (options_.report != nullptr) {
     group_report_.notes.push_back(

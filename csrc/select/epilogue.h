@@ -7,7 +7,7 @@
 
 namespace mithril::select {
 
-/// Where the node's kernel can run a tile program on its result as it finishes it.
+/// Tells where the node's kernel can run a tile program on its result as it finishes it.
 using EpilogueSupportOf = std::function<EpilogueSupport(const ir::Node&)>;
 
 /// Makes each pointwise loop that reads such a result element by element its epilogue. The kernel

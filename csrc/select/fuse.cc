@@ -78,7 +78,7 @@ constexpr int64_t kLongestReread = 1 << 16;
 /// operands in pairs: beyond this a chain goes on in the next loop.
 constexpr size_t kMostNodes = 256;
 
-/// Whether a node may join a loop: as what, or why not.
+/// Tells whether a node may join a loop: as what, or why not.
 struct Fit {
   Fit(Spread as) : spread(as) {}            // NOLINT: a value or a reason
   Fit(FusionBlocker why) : blocker(why) {}  // NOLINT: a value or a reason

@@ -10,8 +10,8 @@
 
 namespace mithril::select {
 
-/// Why a node did not join the group that makes its last operand, why an earlier loop did not move
-/// to it, or why a loop is not an epilogue.
+/// Tells why a node did not join the group that makes its last operand, why an earlier loop did not
+/// move to it, or why a loop is not an epilogue.
 enum class FusionBlocker : uint8_t {
   kNone,          // it did, or the graph makes none of its operands
   kOff,           // fusion is switched off
@@ -60,7 +60,7 @@ struct Group {
   int32_t before = -1;  // that group
 };
 
-/// How a value of a group relates to its domain.
+/// Tells how a value of a group relates to its domain.
 enum class Spread : uint8_t { kOutside, kLane, kRow };
 
 struct Fusion {
@@ -110,8 +110,8 @@ struct Boundary {
 /// Those of a group, one for each group that it reads from.
 std::vector<Boundary> boundaries(const ir::Graph& graph, const Fusion& fusion, int32_t group);
 
-/// Whether what a group computes depends on places, counted in row-major order: random numbers,
-/// ranges.
+/// Tells whether what a group computes depends on places, counted in row-major order: random
+/// numbers, ranges.
 bool counts_positions(const ir::Graph& graph, const Group& group);
 
 /// Axes of a reduction node as sorted non-negative numbers.

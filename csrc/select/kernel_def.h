@@ -16,7 +16,7 @@
 
 namespace mithril::select {
 
-/// Whether results equal reference/ bit for bit.
+/// Tells whether results equal reference/ bit for bit.
 enum class OrderClass : uint8_t { kCanonical, kOther };
 
 /// An operand in memory: strides in elements of `dtype`; use.buffer -1 = absent.
@@ -65,7 +65,7 @@ struct Condition {
   const char* text = "";  // "elements of float32 or float64"
 };
 
-/// Where a kernel runs an epilogue.
+/// Says where a kernel runs an epilogue.
 enum class EpilogueSupport : uint8_t {
   kNothing,  // nowhere: it takes none
   kBlocks,   // on blocks of its result

@@ -40,7 +40,7 @@ ir::Target native_target(std::string name, core::DType default_float, const Kern
   ir::Target out;
   out.name = std::move(name);
   out.default_float = default_float;
-  out.is_native = true;
+  out.binds_sizes = out.binds_numbers = out.shares_bodies = true;
   for (const ir::OpDef* op : ir::Registry::global().all()) {
     if (op->body == ir::BodyKind::kCompose && kernels.has(op->name))
       out.keeps_whole.insert(op->name);

@@ -48,7 +48,7 @@ Status Selector::emit_constant(const Node& node) {
   }
   const auto packed = data->packed.matrix;
   steps_.constants.push_back(std::move(data));
-  give_buffer(id, Buffer::Kind::kConstant, static_cast<int32_t>(steps_.constants.size()) - 1);
+  give_buffer(id, BufferSpec::Kind::kConstant, static_cast<int32_t>(steps_.constants.size()) - 1);
   if (packed != nullptr) steps_.buffers.back().bytes = packed->bytes();
   return {};
 }

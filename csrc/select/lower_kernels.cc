@@ -33,7 +33,7 @@ void Selector::add_workspace(const Node& node, Step& step) {
   const core::DType dtype = core::DType::kFloat32;
   const int64_t elements = step.workspace_bytes / static_cast<int64_t>(core::size_of(dtype));
   step.operands.push_back({static_cast<BufferId>(steps_.buffers.size()), 0, true});
-  steps_.buffers.push_back({Buffer::Kind::kTemporary,
+  steps_.buffers.push_back({BufferSpec::Kind::kTemporary,
                             0,
                             step.workspace_bytes,
                             dtype,

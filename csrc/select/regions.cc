@@ -34,7 +34,7 @@ core::Result<Step> Selector::step_of(const Node& node, const ir::OpDef& op) {
 
 Status Selector::emit_loop_of(const Node& node) {
   const ir::RegionParts parts = ir::region_parts(node);
-  auto loop = std::make_shared<plan::Loop>();
+  auto loop = std::make_shared<plan::RegionLoop>();
   const ir::Graph& body = ir::body_of(node);
   MITHRIL_ASSIGN(loop->body, selected(body));
   loop->constants = static_cast<int32_t>(parts.constants);

@@ -134,7 +134,7 @@ core::Result<plan::Steps> Selector::run() {
   return std::move(steps_);
 }
 
-BufferId Selector::add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
+BufferId Selector::add_buffer(BufferSpec::Kind kind, int32_t index, ValueId id) {
   const int64_t bytes = ir::byte_size(graph_.type(id));
   const ir::Node* maker = graph_.producer(id);
   steps_.buffers.push_back({kind, index, bytes, dtype(id), dims(id),
@@ -142,7 +142,7 @@ BufferId Selector::add_buffer(Buffer::Kind kind, int32_t index, ValueId id) {
   return static_cast<BufferId>(steps_.buffers.size()) - 1;
 }
 
-void Selector::give_buffer(ValueId id, Buffer::Kind kind, int32_t index) {
+void Selector::give_buffer(ValueId id, BufferSpec::Kind kind, int32_t index) {
   buffer_of(id) = add_buffer(kind, index, id);
   steps_.buffers.back().value = id;
   view(id) = {id, 0, contiguous_strides(dims(id))};
@@ -151,7 +151,7 @@ void Selector::give_buffer(ValueId id, Buffer::Kind kind, int32_t index) {
 void Selector::place_inputs() {
   for (size_t i = 0; i < graph_.inputs.size(); ++i) {
     if (!is_tensor(graph_.inputs[i])) continue;
-    give_buffer(graph_.inputs[i], Buffer::Kind::kInput, static_cast<int32_t>(i));
+    give_buffer(graph_.inputs[i], BufferSpec::Kind::kInput, static_cast<int32_t>(i));
   }
 }
 
@@ -168,9 +168,9 @@ void Selector::reserve_outputs() {
 void Selector::materialize(ValueId id) {
   const int32_t output = output_of_[static_cast<size_t>(id)];
   if (output >= 0) {
-    give_buffer(id, Buffer::Kind::kOutput, output);
+    give_buffer(id, BufferSpec::Kind::kOutput, output);
   } else {
-    give_buffer(id, Buffer::Kind::kTemporary, 0);
+    give_buffer(id, BufferSpec::Kind::kTemporary, 0);
   }
 }
 
@@ -196,7 +196,7 @@ void Selector::note_nodes(const Group& group, size_t first_step) {
   }
   for (size_t i = first_step; i < steps_.steps.size(); ++i) {
     steps_.steps[i].nodes = group.nodes;
-    steps_.steps[i].waits = waits;
+    steps_.steps[i].depends_on = waits;
   }
   if (first_step < steps_.steps.size()) return;
   const Node& node = graph_.node(group.nodes[0]);
@@ -209,8 +209,8 @@ void Selector::note_nodes(const Group& group, size_t first_step) {
 
 // Finds the data of a value that is a constant; null where it is none.
 std::shared_ptr<const core::TensorData>* Selector::constant_of(ValueId id) {
-  Buffer& buffer = steps_.buffers[static_cast<size_t>(buffer_of(id))];
-  if (buffer.kind != Buffer::Kind::kConstant) return nullptr;
+  BufferSpec& buffer = steps_.buffers[static_cast<size_t>(buffer_of(id))];
+  if (buffer.kind != BufferSpec::Kind::kConstant) return nullptr;
   return &steps_.constants[static_cast<size_t>(buffer.index)];
 }
 

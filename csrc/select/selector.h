@@ -20,8 +20,8 @@ using core::Status;
 using ir::kNoValue;
 using ir::Node;
 using ir::ValueId;
-using plan::Buffer;
 using plan::BufferId;
+using plan::BufferSpec;
 using plan::Step;
 
 using DTypeOf = core::DType (*)(core::DType);
@@ -55,8 +55,8 @@ class Selector {
   plan::OperandRef write(ValueId id) { return {buffer_of(id), 0, true}; }
 
   // select.cc: buffers, operands and order
-  BufferId add_buffer(Buffer::Kind kind, int32_t index, ValueId id);
-  void give_buffer(ValueId id, Buffer::Kind kind, int32_t index);
+  BufferId add_buffer(BufferSpec::Kind kind, int32_t index, ValueId id);
+  void give_buffer(ValueId id, BufferSpec::Kind kind, int32_t index);
   void place_inputs();
   void reserve_outputs();
   void materialize(ValueId id);

@@ -7,7 +7,7 @@
 
 namespace mithril::select {
 
-/// Where a value's elements are: `base` has a buffer; strides and offset in elements.
+/// Tells where a value's elements are: `base` has a buffer; strides and offset in elements.
 struct View {
   ir::ValueId base = ir::kNoValue;
   int64_t offset = 0;
@@ -16,7 +16,8 @@ struct View {
 
 /// Row-major strides without gaps.
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
-/// Whether the elements lie in row-major order without gaps (dims of size 1 may have any stride).
+/// Tells whether the elements lie in row-major order without gaps (dims of size 1 may have any
+/// stride).
 bool is_contiguous(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides);
 
 /// The view that `node` (transpose, broadcast_to, reshape, basic index …) gives of its operand's

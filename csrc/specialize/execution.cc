@@ -17,9 +17,9 @@ using passes::Execution;
 /// moves.
 constexpr double kElement = 4, kByte = 2;
 
-Execution::Place place_of(plan::Buffer::Kind kind) {
-  return kind == plan::Buffer::Kind::kTemporary ? Execution::Place::kTemporary
-                                                : Execution::Place::kHeld;
+Execution::Place place_of(plan::BufferSpec::Kind kind) {
+  return kind == plan::BufferSpec::Kind::kTemporary ? Execution::Place::kTemporary
+                                                    : Execution::Place::kHeld;
 }
 
 double elements(const ir::Graph& graph, const ir::Node& node) {
@@ -55,7 +55,7 @@ Execution execution_of(const ir::Graph& graph, const plan::Plan& plan) {
   out.step_of.assign(graph.nodes.size(), -1);
   out.flops.assign(graph.nodes.size(), 0);
   out.memory.resize(graph.values.size());
-  for (const plan::Buffer& buffer : plan.buffers) {
+  for (const plan::BufferSpec& buffer : plan.buffers) {
     if (buffer.value < 0) continue;
     out.memory[static_cast<size_t>(buffer.value)] = {place_of(buffer.kind), buffer.bytes};
   }

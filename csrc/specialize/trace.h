@@ -21,7 +21,7 @@ namespace mithril {
 enum class Topic : uint8_t { kPasses, kMemory, kCodegen, kRecompile, kKernels };
 enum class LogLevel : uint8_t { kDebug, kInfo };
 
-/// Where text goes. Called from any thread, never from two at once for one trace.
+/// Holds where text goes. Called from any thread, never from two at once for one trace.
 struct TraceSinks {
   std::function<void(std::string_view text)> write;  // whole lines; stderr at first
   std::function<bool(Topic, LogLevel)> listens;

@@ -19,7 +19,7 @@ enum class Family : uint8_t {
   kScan,    // lane value → lane value, in rising reduced position
 };
 
-/// How the result's type follows from the operands'.
+/// Tells how the result's type follows from the operands'.
 enum class Rule : uint8_t {
   kLeaf,      // given by the instruction
   kSame,      // all operands and the result have one type
@@ -182,10 +182,10 @@ inline constexpr int kOpcodeCount = static_cast<int>(kOpcodes.size());
 
 constexpr const OpcodeInfo& info(Opcode opcode) { return kOpcodes[static_cast<size_t>(opcode)]; }
 
-/// Whether operands of `opcode` may have type `dtype`; abstract types never.
+/// Tells whether operands of `opcode` may have type `dtype`; abstract types never.
 bool accepts(Domain domain, core::DType dtype);
 
-/// How often a value differs: once per program, once per kept index, at each point.
+/// Tells how often a value differs: once per program, once per kept index, at each point.
 enum class Level : uint8_t { kUniform, kRow, kLane };
 
 /// The order in which a sum or product runs over r, the row-major index of the reduced axes.

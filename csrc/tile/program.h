@@ -44,7 +44,7 @@ struct Program {
 };
 
 bool is_reducing(const Program& program);
-/// Whether what it makes of an element depends on the element's place.
+/// Tells whether what it makes of an element depends on the element's place.
 bool reads_position(const Program& program);
 /// Level of output `k`: kRow outputs have one element per kept index.
 Level output_level(const Program& program, uint32_t k);

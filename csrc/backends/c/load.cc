@@ -10,7 +10,7 @@
 namespace mithril::c {
 namespace {
 
-using plan::Buffer;
+using plan::BufferSpec;
 using plan::KernelArgs;
 using plan::KernelStatus;
 using plan::Plan;
@@ -87,38 +87,40 @@ class Wrapper {
   Wrapper(const Plan& plan, const emit::CPlan& printed) : plan_(plan) {
     out_.input_count = plan.input_count;
     out_.output_count = plan.output_count;
-    out_.updates = plan.updates;
+    out_.donations = plan.donations;
     out_.arena_bytes = printed.arena_bytes;
   }
 
   Plan run(plan::Step step) {
     out_.steps.push_back({std::move(step), {}});
     for (int32_t i = 0; i < plan_.input_count; ++i) {
-      add(Buffer::Kind::kInput, i, {out_.input_base(i), 0}, bytes_of(Buffer::Kind::kInput, i));
+      add(BufferSpec::Kind::kInput, i, {out_.input_base(i), 0},
+          bytes_of(BufferSpec::Kind::kInput, i));
     }
     for (int32_t i = 0; i < plan_.output_count; ++i) {
-      add(Buffer::Kind::kOutput, i, {out_.output_base(i), 0}, bytes_of(Buffer::Kind::kOutput, i));
+      add(BufferSpec::Kind::kOutput, i, {out_.output_base(i), 0},
+          bytes_of(BufferSpec::Kind::kOutput, i));
     }
-    add(Buffer::Kind::kTemporary, 0, {Plan::kArena, 0}, out_.arena_bytes);
+    add(BufferSpec::Kind::kTemporary, 0, {Plan::kArena, 0}, out_.arena_bytes);
     return std::move(out_);
   }
 
  private:
-  int64_t bytes_of(Buffer::Kind kind, int32_t index) const {
-    for (const Buffer& buffer : plan_.buffers) {
+  int64_t bytes_of(BufferSpec::Kind kind, int32_t index) const {
+    for (const BufferSpec& buffer : plan_.buffers) {
       if (buffer.kind == kind && buffer.index == index) return buffer.bytes;
     }
     return 0;
   }
 
-  void add(Buffer::Kind kind, int32_t index, plan::Address address, int64_t bytes) {
-    Buffer buffer;
+  void add(BufferSpec::Kind kind, int32_t index, plan::Address address, int64_t bytes) {
+    BufferSpec buffer;
     buffer.kind = kind;
     buffer.index = index;
     buffer.bytes = bytes;
     out_.buffers.push_back(std::move(buffer));
     const auto id = static_cast<plan::BufferId>(out_.buffers.size()) - 1;
-    out_.steps.back().step.operands.push_back({id, 0, kind != Buffer::Kind::kInput});
+    out_.steps.back().step.operands.push_back({id, 0, kind != BufferSpec::Kind::kInput});
     out_.steps.back().operands.push_back(address);
   }
 

@@ -101,7 +101,7 @@ core::Result<plan::Step> make_update(const KernelRequest& request) {
       offset.present() ? "a3" : "a2", width, product(input.shape) / std::max<int64_t>(width, 1));
   plan::Step step = step_of(std::move(call), 1);
   step.inplace = {{0, 0}};
-  step.updates = true;
+  step.partial_update = true;
   return step;
 }
 

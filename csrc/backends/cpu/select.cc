@@ -21,7 +21,7 @@ class LoopKernel final : public select::LoopKernel {
     for (size_t i = 0; i < domain.kept_strides.size(); ++i) {
       operands.push_back({domain.kept_strides[i], domain.reduced_strides[i]});
     }
-    Loop loop = make_loop(*kernel_, domain.kept, domain.reduced, operands);
+    LoopCall loop = make_loop(*kernel_, domain.kept, domain.reduced, operands);
     if (loop.interpreted != nullptr) note = fmt::format("interpreted: {}", loop.interpreted);
     plan::Step step;
     step.kernel = kernel_->function();

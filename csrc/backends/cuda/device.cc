@@ -283,13 +283,15 @@ void Device::free_spare() {
   for (const cu_pointer pointer : spare_.take_all()) free(pointer);
 }
 
-void Device::release_spare() {
-  Driver::release_spare();
+core::Status Device::release_spare() {
+  MITHRIL_RETURN_IF_ERROR(Driver::release_spare());
+  core::Status status;
   {
     const auto lock = this->lock();
-    static_cast<void>(take_back_lent());
+    status = take_back_lent();
   }
   free_spare();
+  return status;
 }
 
 core::Result<device::MemoryPtr> Device::allocate(int64_t bytes) {

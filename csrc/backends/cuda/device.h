@@ -86,7 +86,7 @@ class Device final : public device::Driver {
   core::Status begin_timing() override;
   core::Result<int64_t> end_timing() override;
   core::Status finish() override;
-  void release_spare() override;
+  core::Status release_spare() override;
 
  private:
   class Buffer;

@@ -123,8 +123,8 @@ core::Status Driver::multiply(const PreparedProduct& /*product*/,
   return no_products();
 }
 
-core::Result<Arena> Driver::take_arena(int64_t bytes) {
-  Arena out = std::exchange(arena_, {});
+core::Result<DeviceArena> Driver::take_arena(int64_t bytes) {
+  DeviceArena out = std::exchange(arena_, {});
   if (out.memory != nullptr && out.bytes >= bytes) return out;
   out = {};  // before the larger one is asked for
   MITHRIL_ASSIGN(out.memory, allocate(bytes));
@@ -138,9 +138,10 @@ void Driver::count_bytes(int64_t change) const {
   while (peak < used && !peak_bytes_.compare_exchange_weak(peak, used)) continue;
 }
 
-void Driver::release_spare() {
+core::Status Driver::release_spare() {
   const auto lock = this->lock();
   arena_ = {};
+  return {};
 }
 
 core::Status Driver::settle() {

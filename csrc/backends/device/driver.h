@@ -76,7 +76,7 @@ class CommandBuffer {
 };
 
 /// Memory for temporaries of a run.
-struct Arena {
+struct DeviceArena {
   MemoryPtr memory;
   int64_t bytes = 0;
 };
@@ -128,8 +128,8 @@ class Driver {
   std::shared_ptr<const Program> loaded(const std::string& text);
 
   /// Memory for temporaries of a run, who holds the lock and gives it back in the end.
-  core::Result<Arena> take_arena(int64_t bytes);
-  void give_back(Arena arena) { arena_ = std::move(arena); }
+  core::Result<DeviceArena> take_arena(int64_t bytes);
+  void give_back(DeviceArena arena) { arena_ = std::move(arena); }
 
   /// Counts memory that was allocated, or given back (less than 0). Any thread may.
   void count_bytes(int64_t change) const;
@@ -137,8 +137,8 @@ class Driver {
   /// memory are not among them.
   int64_t used_bytes() const { return used_bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
-  /// Gives back to the driver what is kept for later runs.
-  virtual void release_spare();
+  /// Gives back to the driver what is kept for later runs. On failure the rest is kept.
+  virtual core::Status release_spare();
 
   /// An address at which nothing of the host lies, which stands for memory that outlives runs until
   /// take_address() is called. Any thread may ask.
@@ -152,7 +152,7 @@ class Driver {
   /// Nanoseconds, estimated, of what was enqueued since somebody waited. Whoever has the lock sets
   /// it.
   std::atomic<double>& unwaited() { return unwaited_; }
-  /// How far the host may be ahead of the queue. Under the lock.
+  /// Tells how far the host may be ahead of the queue. Under the lock.
   Lead& lead() { return lead_; }
   /// Waits where `more` nanoseconds behind what is enqueued would be too far ahead. Under the lock.
   core::Status stay_near(double more);
@@ -240,7 +240,7 @@ class Driver {
   int64_t memory_;
   int64_t process_;
   std::recursive_mutex mutex_;
-  Arena arena_;  // of the last run; empty while it is taken
+  DeviceArena arena_;  // of the last run; empty while it is taken
   std::atomic<double> unwaited_ = 0;
   Lead lead_;
   mutable std::atomic<int64_t> used_bytes_ = 0, peak_bytes_ = 0;

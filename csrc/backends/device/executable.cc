@@ -12,14 +12,14 @@ namespace mithril::device {
 namespace {
 
 using core::Status;
-using plan::Buffer;
+using plan::BufferSpec;
 using plan::Plan;
 using plan::PlannedStep;
 using runtime::RunControl;
 
-std::vector<int64_t> bytes_of(const Plan& plan, Buffer::Kind kind, int32_t count) {
+std::vector<int64_t> bytes_of(const Plan& plan, BufferSpec::Kind kind, int32_t count) {
   std::vector<int64_t> out(static_cast<size_t>(count), 0);
-  for (const Buffer& buffer : plan.buffers) {
+  for (const BufferSpec& buffer : plan.buffers) {
     if (buffer.kind == kind) out[static_cast<size_t>(buffer.index)] = buffer.bytes;
   }
   return out;
@@ -30,8 +30,8 @@ std::vector<bool> overwritten_inputs(const Plan& plan) {
   std::vector<bool> out(static_cast<size_t>(plan.input_count), false);
   for (const PlannedStep& planned : plan.steps) {
     for (const plan::OperandRef& use : planned.step.operands) {
-      const Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
-      if (!use.write || buffer.kind != Buffer::Kind::kInput) continue;
+      const BufferSpec& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+      if (!use.write || buffer.kind != BufferSpec::Kind::kInput) continue;
       out[static_cast<size_t>(buffer.index)] = true;
     }
   }
@@ -54,8 +54,8 @@ Plan alone(const Plan& plan, const PlannedStep& planned) {
   int32_t input = 0, output = 0;
   for (size_t i = 0; i < step.operands.size(); ++i) {
     plan::OperandRef& use = step.operands[i];
-    Buffer buffer = plan.buffers[static_cast<size_t>(use.buffer)];
-    buffer.kind = use.write ? Buffer::Kind::kOutput : Buffer::Kind::kInput;
+    BufferSpec buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+    buffer.kind = use.write ? BufferSpec::Kind::kOutput : BufferSpec::Kind::kInput;
     buffer.index = use.write ? output : input;
     out.steps.back().operands.push_back(
         {use.write ? out.output_base(output++) : out.input_base(input++), 0});
@@ -82,8 +82,8 @@ core::Result<std::shared_ptr<const Executable>> Executable::make(std::shared_ptr
                                                                  const Build& build) {
   MITHRIL_RETURN_IF_ERROR(driver->check_process());
   std::shared_ptr<Executable> out(new Executable(std::move(driver), std::move(plan)));
-  out->input_bytes_ = bytes_of(out->plan_, Buffer::Kind::kInput, out->plan_.input_count);
-  out->output_bytes_ = bytes_of(out->plan_, Buffer::Kind::kOutput, out->plan_.output_count);
+  out->input_bytes_ = bytes_of(out->plan_, BufferSpec::Kind::kInput, out->plan_.input_count);
+  out->output_bytes_ = bytes_of(out->plan_, BufferSpec::Kind::kOutput, out->plan_.output_count);
   out->is_overwritten_ = overwritten_inputs(out->plan_);
   MITHRIL_RETURN_IF_ERROR(
       plan::check_memory(out->plan_, {out->driver_->memory(), "and the device has"}));
@@ -463,7 +463,8 @@ class Executable::Run {
       note(*code.plan, at, runtime::now() - start, start, 1);
       return {};
     }
-    if (step.is_checked) MITHRIL_RETURN_IF_ERROR(open_report());  // timed kernels have a queue apart
+    if (step.is_checked)
+      MITHRIL_RETURN_IF_ERROR(open_report());  // timed kernels have a queue apart
     MITHRIL_RETURN_IF_ERROR(driver_.begin_timing());
     Status status = this->step(code, made, at, bases, behind);
     auto nanoseconds = driver_.end_timing();
@@ -638,7 +639,7 @@ class Executable::Run {
   // Carries are in two places, which steps read and write in turn; the last of `length` steps
   // writes the results.
   Status loop(const StepCode& step, const PlannedStep& planned, const Bases& outer, Ref behind) {
-    const plan::Loop& loop = *planned.step.loop;
+    const plan::RegionLoop& loop = *planned.step.loop;
     const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
     const size_t inputs = carries + xs + static_cast<size_t>(loop.constants);
     std::vector<Ref> before, results, spare;
@@ -695,7 +696,7 @@ class Executable::Run {
   template <class Carry>
   core::Result<bool> condition(const PlanCode& code, const PlannedStep& planned, const Bases& outer,
                                Ref behind, const Carry& carry) {
-    const plan::Loop& loop = *planned.step.loop;
+    const plan::RegionLoop& loop = *planned.step.loop;
     const size_t carries = loop.carry_bytes.size();
     MITHRIL_RETURN_IF_ERROR(poll(0));  // also where neither it nor the body has steps
     Bases bases = bases_of(code);
@@ -767,7 +768,7 @@ class Executable::Run {
   Driver& driver_;
   const RunControl& control_;
   Run* const outer_;  // the run of this executable that polls; null: there is none
-  Arena arena_;
+  DeviceArena arena_;
   std::vector<MemoryPtr> operands_;
   std::vector<size_t> given_;     // bases of outputs that are inputs, too
   bool is_recording_ = false;     // whether steps are recorded, not enqueued

@@ -197,7 +197,7 @@ core::Result<plan::Step> make_update(const KernelRequest& request) {
                                {"BATCH", batch}})),
       elements, static_cast<double>(elements) / 8);
   step.inplace = {{0, 0}};
-  step.updates = true;
+  step.partial_update = true;
   return step;
 }
 

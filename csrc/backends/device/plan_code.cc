@@ -104,7 +104,7 @@ class Printer {
     return function(plan, planned, call, own);
   }
 
-  core::Result<StepCode> loop(const plan::Loop& loop, int64_t& own) {
+  core::Result<StepCode> loop(const plan::RegionLoop& loop, int64_t& own) {
     StepCode out;
     out.kind = StepCode::Kind::kLoop;
     MITHRIL_ASSIGN(out.first, print(*loop.body));
@@ -161,7 +161,7 @@ class Printer {
       out.names.push_back(fmt::format("a{}", same));
       if (!taken.empty() && !std::binary_search(taken.begin(), taken.end(), i)) continue;
       const plan::OperandRef& use = planned.step.operands[i];
-      const plan::Buffer& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
+      const plan::BufferSpec& buffer = plan.buffers[static_cast<size_t>(use.buffer)];
       const char* const constness = use.write ? "" : "const ";
       const std::string_view type = short_name(buffer.dtype);
       if (same != i) {
@@ -356,8 +356,8 @@ class Printer {
       checked_.push_back({&plan, static_cast<size_t>(&planned - plan.steps.data()), call.bound});
     }
     const std::string is_same = fmt::format("  enum {{ is_updated_in_place = {} }};\n",
-                                            step.updates && !own.aliases.empty() ? 1 : 0);
-    std::string body = own.aliases + (step.updates ? is_same : "") + "  " +
+                                            step.partial_update && !own.aliases.empty() ? 1 : 0);
+    std::string body = own.aliases + (step.partial_update ? is_same : "") + "  " +
                        (is_long        ? call.in_long_items->call
                         : call.in_tile ? call.in_tile(options_.tile)
                                        : call.call) +

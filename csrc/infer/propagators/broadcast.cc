@@ -113,7 +113,7 @@ bool narrow_broadcast_ranks(Store& s, uint32_t out, std::span<const uint32_t> in
   return true;
 }
 
-/// How many places from the right are shown by an operand or by the result.
+/// Tells how many places from the right are shown by an operand or by the result.
 int shown_places(Store& s, uint32_t out, std::span<const uint32_t> in) {
   const auto least = [&s](uint32_t shape) {
     const auto rank = s.rank(shape);

@@ -206,7 +206,7 @@ std::optional<std::vector<Item>> classified_items(Store& s, uint32_t index) {
   return out;
 }
 
-/// Whether an item's own value or shape is still missing.
+/// Tells whether an item's own value or shape is still missing.
 bool is_open(Store& s, const Item& item) {
   if (item.type == Item::Type::kSlice) return !s.value(item.cell);
   return item.type == Item::Type::kArray && s.is_tensor(item.cell) && !s.rank(s.shape(item.cell));

@@ -38,7 +38,7 @@ std::optional<Dim> length_between(Store& s, Dim start, Dim stop, int64_t step) {
   return t.ceil_div(distance, Dim(step > 0 ? step : -step));
 }
 
-/// Where a bound of a slice lies on an axis of that size; nullopt: not known.
+/// Tells where a bound of a slice lies on an axis of that size; nullopt: not known.
 std::optional<Dim> clamped(Store& s, Dim bound, Dim size) {
   DimTable& t = s.table();
   if (s.bounds_of(bound).high < 0) {

@@ -12,7 +12,7 @@ namespace {
 
 using core::HostValue;
 
-/// Whether an item may still turn out to be of that type, as far as is known.
+/// Tells whether an item may still turn out to be of that type, as far as is known.
 bool may_be(Store& s, uint32_t cell, const Type& type) {
   if (!s.kinds(cell).meets(type.kinds)) return false;
   const Type* stated = s.type(cell);

@@ -15,7 +15,7 @@ namespace {
 
 // Edits of structure need an outermost model that may still grow.
 void refuse_frozen(const Access::At& at, std::string_view what, const Location& where) {
-  const Node& top = at.arena().node(at.arena().outermost(at.node));
+  const Node& top = at.tree().node(at.tree().outermost(at.node));
   if (top.claimed) {
     refuse(ErrorKind::kFrozen, Code::kModelFrozen,
            fmt::format("{}: {} is part of an expression that no model has taken in yet", what,
@@ -37,8 +37,8 @@ NodeId below(const Access::At& at, const Model& model, std::string_view what,
         fmt::format("{}: requires a submodel of {}, got the model itself", what, title(at.get())),
         where);
   }
-  NodeId above = other.home == at.home ? at.arena().node(other.node).parent : kNone;
-  while (above != kNone && above != at.node) above = at.arena().node(above).parent;
+  NodeId above = other.home == at.home ? at.tree().node(other.node).parent : kNone;
+  while (above != kNone && above != at.node) above = at.tree().node(above).parent;
   if (above == kNone) {
     refuse(ErrorKind::kKey, Code::kForeign,
            fmt::format("{}: {} is not in {}", what, title(other.get()), title(at.get())), where);
@@ -56,8 +56,8 @@ namespace {
 /// those of an outermost model then.
 Model copy_whole(const Access::At& at) {
   const auto home = std::make_shared<Home>();
-  home->arena = std::make_unique<Arena>();
-  home->arena->append(at.arena());
+  home->tree = std::make_unique<ModelTree>();
+  home->tree->append(at.tree());
   return Access::model(home, at.node);
 }
 
@@ -68,8 +68,8 @@ Model Model::clone(std::optional<std::string> name) const {
   const bool is_part = at.get().parent != kNone || at.get().claimed;
   Model copy = is_part ? Draft(at, at.node, {}).model(at.node) : copy_whole(at);
   const Access::At to = Access::at(copy);
-  for (Node& node : to.arena().nodes) node.tag = 0;
-  Node& root = to.arena().node(to.node);
+  for (Node& node : to.tree().nodes) node.tag = 0;
+  Node& root = to.tree().node(to.node);
   root.claimed = false;
   if (name) root.name = std::move(*name);
   return copy;
@@ -88,16 +88,16 @@ void Model::unfreeze(Location where) {
            fmt::format("unfreeze: {} is one op and cannot be extended", title(node)), where);
   }
   if (!node.frozen) return;
-  Arena& arena = at.arena();
-  Transaction transaction(arena);
-  arena.save_node(at.node);
-  arena.node(at.node).frozen = false;
+  ModelTree& tree = at.tree();
+  Transaction transaction(tree);
+  tree.save_node(at.node);
+  tree.node(at.node).frozen = false;
   for (const ConnId c : node.outputs) {
-    if (arena.conn(c).by_freeze) arena.edit(c).exposed = false;
+    if (tree.conn(c).by_freeze) tree.edit(c).exposed = false;
   }
-  std::erase_if(arena.node(at.node).outputs, [&](ConnId c) { return !arena.conn(c).exposed; });
+  std::erase_if(tree.node(at.node).outputs, [&](ConnId c) { return !tree.conn(c).exposed; });
   for (const ConnId c : node.conns) {
-    if (arena.conn(c).by_freeze) arena.edit(c).by_freeze = false;
+    if (tree.conn(c).by_freeze) tree.edit(c).by_freeze = false;
   }
   transaction.commit();
 }
@@ -112,7 +112,7 @@ void Model::remove(const std::vector<Model>& submodels, Location where) {
     deletion.nodes.push_back(below(at, model, "remove", where));
   }
   if (deletion.nodes.empty()) return;
-  Draft draft(at, at.arena().outermost(at.node), deletion);
+  Draft draft(at, at.tree().outermost(at.node), deletion);
   draft.adopt();
 }
 
@@ -120,7 +120,7 @@ void Model::remove(const std::vector<Model>& submodels, Location where) {
 
 namespace {
 
-/// Which key of the new model takes the wire of which key of the old one.
+/// Tells which key of the new model takes the wire of which key of the old one.
 class Matching {
  public:
   using Keys = std::vector<std::pair<std::string, std::string>>;
@@ -128,39 +128,39 @@ class Matching {
   Matching(Access::At old, const Access::At& made, const Keys& keys, const Location& where)
       : old_(std::move(old)), new_(made), where_(where) {
     read(keys);
-    for (const ConnId key : old_.arena().externals(old_.node)) by_name(key);
+    for (const ConnId key : old_.tree().externals(old_.node)) by_name(key);
     by_place(true);
     by_place(false);
-    for (const ConnId key : old_.arena().externals(old_.node)) {
+    for (const ConnId key : old_.tree().externals(old_.node)) {
       if (pairs_.count(key) == 0) drop(key);
     }
   }
 
-  /// Old key -> new key, as ids of their arenas.
+  /// Old key -> new key, as ids of their trees.
   const std::vector<std::pair<ConnId, ConnId>>& ordered() const { return ordered_; }
 
  private:
-  ConnId wire(ConnId key) const { return old_.arena().surviving(old_.arena().conn(key).outer); }
+  ConnId wire(ConnId key) const { return old_.tree().surviving(old_.tree().conn(key).outer); }
 
   bool is_open(ConnId key) const {
-    const KeyKind kind = new_.arena().kind(key);
+    const KeyKind kind = new_.tree().kind(key);
     return kind == KeyKind::kInput || kind == KeyKind::kOutput ||
-           new_.arena().conn(key).cout != kNone;
+           new_.tree().conn(key).cout != kNone;
   }
 
   void read(const Keys& keys) {
     for (const auto& [from, to] : keys) {
-      const ConnId key = old_.arena().find(old_.node, from);
+      const ConnId key = old_.tree().find(old_.node, from);
       if (key == kNone || wire(key) == kNone) {
-        unknown_key(old_.arena(), old_.node, from, where_);
+        unknown_key(old_.tree(), old_.node, from, where_);
       }
       if (to.empty()) {
         left_out_.insert(key);
         continue;
       }
-      const ConnId other = new_.arena().find(new_.node, to);
-      if (other == kNone || !is_open(other)) unknown_key(new_.arena(), new_.node, to, where_);
-      if (old_.arena().conn(key).produced() != new_.arena().conn(other).produced()) {
+      const ConnId other = new_.tree().find(new_.node, to);
+      if (other == kNone || !is_open(other)) unknown_key(new_.tree(), new_.node, to, where_);
+      if (old_.tree().conn(key).produced() != new_.tree().conn(other).produced()) {
         refuse(ErrorKind::kKey, Code::kValueArgument,
                fmt::format("replace: '{}' of {} and '{}' of {} are not both inputs or both outputs",
                            from, title(old_.get()), to, title(new_.get())),
@@ -183,11 +183,11 @@ class Matching {
 
   void by_name(ConnId key) {
     if (pairs_.count(key) != 0 || left_out_.count(key) != 0) return;
-    const Conn& c = old_.arena().conn(key);
+    const Conn& c = old_.tree().conn(key);
     if (c.name.empty()) return;
-    const ConnId other = new_.arena().find(new_.node, c.name);
+    const ConnId other = new_.tree().find(new_.node, c.name);
     if (other == kNone || !is_open(other) || taken_.count(other) != 0) return;
-    if (new_.arena().conn(other).produced() == c.produced()) pair(key, other);
+    if (new_.tree().conn(other).produced() == c.produced()) pair(key, other);
   }
 
   ConnId only_open(const Access::At& at, bool inputs, bool is_old) const {
@@ -210,15 +210,15 @@ class Matching {
   void drop(ConnId key) const {
     const ConnId w = wire(key);
     if (w == kNone || left_out_.count(key) != 0) return;
-    const Conn& c = old_.arena().conn(w);
-    const bool is_output = old_.arena().conn(key).produced();
+    const Conn& c = old_.tree().conn(w);
+    const bool is_output = old_.tree().conn(key).produced();
     const bool missed = is_output ? c.consumers > 0 || c.exposed || !c.name.empty()
                                   : c.produced() || !c.name.empty();
     if (!missed) return;
-    const std::string name = old_.arena().key(key);
+    const std::string name = old_.tree().key(key);
     refuse(ErrorKind::kKey, Code::kKeyUnknown,
            fmt::format("replace: {} has no {} '{}' for the wire '{}'", title(new_.get()),
-                       is_output ? "output" : "input", name, old_.arena().key(w)),
+                       is_output ? "output" : "input", name, old_.tree().key(w)),
            where_,
            fmt::format("say which key takes it, keys={{\"{0}\": ...}}, or leave it out, "
                        "keys={{\"{0}\": None}}",
@@ -234,73 +234,73 @@ class Matching {
 };
 
 // Values of a key that was valued before it met the wire make the wire a latent input.
-void settle_latent(Arena& arena, ConnId wire, bool key_is_valued) {
-  const Conn& c = arena.conn(wire);
+void settle_latent(ModelTree& tree, ConnId wire, bool key_is_valued) {
+  const Conn& c = tree.conn(wire);
   if (c.produced() || !c.name.empty() || c.consumers > 0) return;
   const auto said = [&](const Entry& e) {
-    return e.type == Entry::Type::kValue && arena.surviving(e.conn) == wire;
+    return e.type == Entry::Type::kValue && tree.surviving(e.conn) == wire;
   };
-  if (std::any_of(arena.log.begin(), arena.log.end(), said)) return;
-  arena.edit(wire).latent = key_is_valued;
+  if (std::any_of(tree.log.begin(), tree.log.end(), said)) return;
+  tree.edit(wire).latent = key_is_valued;
 }
 
 // Canonical wires of the old key are those of the new one, or none.
-void settle_canonical(Arena& arena, ConnId wire) {
-  const Conn& c = arena.conn(wire);
+void settle_canonical(ModelTree& tree, ConnId wire) {
+  const Conn& c = tree.conn(wire);
   const NodeId parent = c.node;
   if (c.produced()) {
-    if (arena.conn(c.producer).cout == kNone && !c.exposed) arena.remove_cout(wire);
+    if (tree.conn(c.producer).cout == kNone && !c.exposed) tree.remove_cout(wire);
     return;
   }
   if (c.cin == kNone) return;
-  for (const NodeId child : arena.node(parent).children) {
-    for (const auto& [sequence, key] : arena.node(child).cins) {
-      if (arena.surviving(arena.conn(key).outer) == wire) return;
+  for (const NodeId child : tree.node(parent).children) {
+    for (const auto& [sequence, key] : tree.node(child).cins) {
+      if (tree.surviving(tree.conn(key).outer) == wire) return;
     }
   }
-  arena.remove_cin(wire);
+  tree.remove_cin(wire);
 }
 
 // The last child takes the place and, if it has no name of its own, the name of the one before.
-void take_place(Arena& arena, NodeId parent, size_t place, const std::string& name,
+void take_place(ModelTree& tree, NodeId parent, size_t place, const std::string& name,
                 const Location& where) {
-  arena.save_node(parent);
-  Node& node = arena.node(parent);
+  tree.save_node(parent);
+  Node& node = tree.node(parent);
   const NodeId child = node.children.back();
   std::rotate(node.children.begin() + static_cast<ptrdiff_t>(place), node.children.end() - 1,
               node.children.end());
-  if (name.empty() || !arena.node(child).name.empty()) return;
+  if (name.empty() || !tree.node(child).name.empty()) return;
   if (node.child_names.count(name) != 0) {
     refuse(ErrorKind::kName, Code::kNameTaken,
            fmt::format("a submodel named '{}' is in the model already", name), where);
   }
-  arena.save_node(child);
-  arena.node(child).name = name;
-  arena.node(parent).child_names.emplace(name, child);
+  tree.save_node(child);
+  tree.node(child).name = name;
+  tree.node(parent).child_names.emplace(name, child);
 }
 
 // The wires that wait for the keys of the new model.
-Connections wires_for(const Draft& draft, const Arena& old, const Arena& made,
+Connections wires_for(const Draft& draft, const ModelTree& old, const ModelTree& made,
                       const Matching& matching) {
   Connections out;
   for (const auto& [key, other] : matching.ordered()) {
     const ConnId wire = old.surviving(old.conn(key).outer);
     const bool valued = made.is_valued(other) && !old.conn(key).produced();
-    settle_latent(draft.arena(), draft.conn(wire), valued);
+    settle_latent(draft.tree(), draft.conn(wire), valued);
     out.emplace_back(made.key(other), Argument::of(draft.wire(wire)));
   }
   return out;
 }
 
-void settle_place(Extension& extension, const Connections& connections, const Arena& arena,
+void settle_place(Extension& extension, const Connections& connections, const ModelTree& tree,
                   NodeId old, const Location& where) {
-  Arena& grown = extension.arena();
+  ModelTree& grown = extension.tree();
   for (const auto& [key, argument] : connections) {
     settle_canonical(grown, extension.wire_of(argument.wire));
   }
-  const auto& siblings = arena.node(arena.node(old).parent).children;
+  const auto& siblings = tree.node(tree.node(old).parent).children;
   const auto place = std::find(siblings.begin(), siblings.end(), old) - siblings.begin();
-  take_place(grown, extension.parent(), static_cast<size_t>(place), arena.node(old).name, where);
+  take_place(grown, extension.parent(), static_cast<size_t>(place), tree.node(old).name, where);
   for (NodeId n = extension.parent(); grown.node(n).parent != kNone; n = grown.node(n).parent) {
     lift_keys(grown, n);
   }
@@ -325,17 +325,17 @@ void Model::replace(const Model& submodel, const Model& replacement,
     refuse(ErrorKind::kValue, Code::kValueArgument,
            fmt::format("replace: {} cannot become a part of itself", title(made.get())), where);
   }
-  const Arena& arena = at.arena();
+  const ModelTree& tree = at.tree();
   const Matching matching({at.home, old}, made, keys, where);
   Deletion deletion{{old}, {}, {}};
   for (const auto& [key, other] : matching.ordered()) {
-    deletion.waiting.push_back(arena.surviving(arena.conn(key).outer));
+    deletion.waiting.push_back(tree.surviving(tree.conn(key).outer));
   }
-  Draft draft(at, arena.outermost(at.node), deletion);
-  const Connections connections = wires_for(draft, arena, made.arena(), matching);
-  Extension extension(draft.model(arena.node(old).parent), {replacement}, where);
+  Draft draft(at, tree.outermost(at.node), deletion);
+  const Connections connections = wires_for(draft, tree, made.tree(), matching);
+  Extension extension(draft.model(tree.node(old).parent), {replacement}, where);
   extension.place(replacement, connections, Chain::kPlain, false, where);
-  settle_place(extension, connections, arena, old, where);
+  settle_place(extension, connections, tree, old, where);
   extension.finish();
   draft.adopt();
 }
@@ -371,13 +371,13 @@ class Extraction {
   }
 
  private:
-  const Conn& conn(ConnId id) const { return at_.arena().conn(id); }
+  const Conn& conn(ConnId id) const { return at_.tree().conn(id); }
 
   void check_output(ConnId wire) const {
     const bool cut = boundary_.count(wire) != 0;
     if (!cut && conn(wire).produced()) return;
     refuse(ErrorKind::kValue, Code::kValueArgument,
-           fmt::format("extract: '{}' is an input{} and no output", at_.arena().key(wire),
+           fmt::format("extract: '{}' is an input{} and no output", at_.tree().key(wire),
                        cut ? " of what is asked for" : " of the model"),
            where_);
   }
@@ -391,8 +391,8 @@ class Extraction {
       if (boundary_.count(wire) != 0 || !conn(wire).produced()) continue;
       const NodeId writer = conn(conn(wire).producer).node;
       if (!needed_.insert(writer).second) continue;
-      for (const ConnId key : at_.arena().node(writer).conns) {
-        const ConnId outer = at_.arena().surviving(conn(key).outer);
+      for (const ConnId key : at_.tree().node(writer).conns) {
+        const ConnId outer = at_.tree().surviving(conn(key).outer);
         if (outer != kNone && !conn(key).produced()) stack.push_back(outer);
       }
     }
@@ -401,8 +401,8 @@ class Extraction {
   void check_inputs(const Draft& draft) const {
     for (const auto& [name, wire] : inputs_) {
       const ConnId kept = draft.conn(wire);
-      if (kept != kNone && !draft.arena().conn(kept).produced()) continue;
-      const std::string key = at_.arena().key(wire);
+      if (kept != kNone && !draft.tree().conn(kept).produced()) continue;
+      const std::string key = at_.tree().key(wire);
       refuse(
           ErrorKind::kValue, Code::kValueArgument,
           kept == kNone
@@ -413,37 +413,37 @@ class Extraction {
   }
 
   void finish(const Draft& draft, std::string name) const {
-    Arena& arena = draft.arena();
-    for (Node& node : arena.nodes) node.tag = 0;
+    ModelTree& tree = draft.tree();
+    for (Node& node : tree.nodes) node.tag = 0;
     const NodeId root = draft.node(at_.node);
-    Node& node = arena.node(root);
+    Node& node = tree.node(root);
     node.name = std::move(name);
     node.frozen = node.claimed = false;
     for (ConnId c : std::vector<ConnId>(node.outputs)) {
-      arena.conns[c].exposed = arena.conns[c].by_freeze = false;
+      tree.conns[c].exposed = tree.conns[c].by_freeze = false;
     }
     node.outputs.clear();
-    while (node.couts.size() != 0) arena.remove_cout(node.couts.begin()->second);
-    for (const auto& [key, wire] : inputs_) rename(arena, draft.conn(wire), key);
+    while (node.couts.size() != 0) tree.remove_cout(node.couts.begin()->second);
+    for (const auto& [key, wire] : inputs_) rename(tree, draft.conn(wire), key);
     for (const auto& [key, wire] : outputs_) {
-      rename(arena, draft.conn(wire), key);
-      arena.expose(draft.conn(wire));
-      arena.add_cout(draft.conn(wire));
+      rename(tree, draft.conn(wire), key);
+      tree.expose(draft.conn(wire));
+      tree.add_cout(draft.conn(wire));
     }
   }
 
-  void rename(Arena& arena, ConnId wire, const std::string& name) const {
-    if (name.empty() || arena.conn(wire).name == name) return;
+  void rename(ModelTree& tree, ConnId wire, const std::string& name) const {
+    if (name.empty() || tree.conn(wire).name == name) return;
     check_name(name, where_);
-    if (arena.find(arena.conn(wire).node, name) != kNone) {
+    if (tree.find(tree.conn(wire).node, name) != kNone) {
       refuse(ErrorKind::kName, Code::kNameTaken,
              fmt::format("extract: the name '{}' is taken by another wire", name), where_);
     }
-    if (name == "input" && arena.conn(wire).produced()) {
+    if (name == "input" && tree.conn(wire).produced()) {
       refuse(ErrorKind::kName, Code::kNameReserved,
              "the name 'input' is reserved for inputs and cannot be given to an output", where_);
     }
-    arena.set_name(wire, name);
+    tree.set_name(wire, name);
   }
 
   const Access::At& at_;
@@ -471,7 +471,7 @@ void Model::clear(const std::vector<KeyRef>& keys, Facets facets, Location where
     deletion.said.emplace_back(resolve_anywhere(at, key, where), facets);
   }
   if (deletion.said.empty()) return;
-  Draft draft(at, at.arena().outermost(at.node), deletion);
+  Draft draft(at, at.tree().outermost(at.node), deletion);
   draft.adopt();
 }
 
@@ -484,7 +484,7 @@ void Model::change(const KeyRef& key, const KeySpec& spec, Location where) {
   if (spec.shape) facets |= kShapeFacet;
   if (spec.type) facets |= kTypeFacet;
   if (spec.differentiable) facets |= kDifferentiabilityFacet;
-  Draft draft(at, at.arena().outermost(at.node), {{}, {}, {{conn, facets}}});
+  Draft draft(at, at.tree().outermost(at.node), {{}, {}, {{conn, facets}}});
   Model model = draft.model(at.node);
   const KeyRef wire = draft.wire(conn);
   if (spec.type) model.set_types({{wire, *spec.type}}, where);

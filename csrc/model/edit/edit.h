@@ -44,18 +44,18 @@ struct Copy {
   std::vector<uint8_t> was_produced, waiting, opened;
   std::vector<uint32_t> readers;  // before the edit
 
-  Arena& arena() const { return *home->arena; }
+  ModelTree& tree() const { return *home->tree; }
 };
 
 /// Copies the tree below `root` without `deletion`; links to what is not copied are cut.
-Copy copy_tree(const Arena& from, NodeId root, const Deletion& deletion);
+Copy copy_tree(const ModelTree& from, NodeId root, const Deletion& deletion);
 /// Makes the copy what composing it would have made: kinds of keys, canonical sets, wires of outer
 /// levels, edges with what was said of them. Drops wires that nothing is connected to any more.
 void repair(Copy& copy);
 /// Gives the keys of a submodel that its parent has no wires for one each.
-void lift_keys(Arena& arena, NodeId child);
+void lift_keys(ModelTree& tree, NodeId child);
 /// Takes out what is marked; `conns` maps to what is left.
-void drop_conns(Arena& arena, const std::vector<uint8_t>& dead);
+void drop_conns(ModelTree& tree, const std::vector<uint8_t>& dead);
 
 /// A tree after an edit, not yet in the place of the old one.
 class Draft {
@@ -66,7 +66,7 @@ class Draft {
   NodeId node(NodeId old) const { return copy_.nodes(old); }
   ConnId conn(ConnId old) const { return copy_.conns(old); }
   const std::shared_ptr<Home>& home() const { return copy_.home; }
-  Arena& arena() const { return copy_.arena(); }
+  ModelTree& tree() const { return copy_.tree(); }
   /// The handles of the old tree are handles of this one from now on.
   void adopt();
 

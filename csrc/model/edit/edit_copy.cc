@@ -110,7 +110,8 @@ void renumber(Conn& c, const Conns& conns) {
 
 // --- what to copy -------------------------------------------------------------------------------
 
-std::vector<NodeId> nodes_below(const Arena& from, NodeId root, const std::vector<NodeId>& gone) {
+std::vector<NodeId> nodes_below(const ModelTree& from, NodeId root,
+                                const std::vector<NodeId>& gone) {
   const std::unordered_set<NodeId> left_out(gone.begin(), gone.end());
   std::vector<NodeId> out, stack{root};
   while (!stack.empty()) {
@@ -125,7 +126,7 @@ std::vector<NodeId> nodes_below(const Arena& from, NodeId root, const std::vecto
   return out;
 }
 
-std::vector<ConnId> conns_of(const Arena& from, const std::vector<NodeId>& nodes) {
+std::vector<ConnId> conns_of(const ModelTree& from, const std::vector<NodeId>& nodes) {
   std::vector<ConnId> out;
   for (const NodeId n : nodes) {
     out.insert(out.end(), from.node(n).conns.begin(), from.node(n).conns.end());
@@ -134,17 +135,17 @@ std::vector<ConnId> conns_of(const Arena& from, const std::vector<NodeId>& nodes
   return out;
 }
 
-/// Whether an entry plays a constraint that is no more.
-bool lost_a_key(const Arena& arena, const Entry& entry) {
+/// Tells whether an entry plays a constraint that is no more.
+bool lost_a_key(const ModelTree& tree, const Entry& entry) {
   return entry.type == Entry::Type::kConstraint &&
-         arena.node(entry.id).constraints[entry.other].keys.empty();
+         tree.node(entry.id).constraints[entry.other].keys.empty();
 }
 
 /// Copies entries and statements that are kept, with the facts and scopes that they rest on.
 class LogCopier {
  public:
-  LogCopier(const Arena& from, const Copy& copy, const Deletion& deletion)
-      : from_(from), copy_(copy), to_(copy.arena()) {
+  LogCopier(const ModelTree& from, const Copy& copy, const Deletion& deletion)
+      : from_(from), copy_(copy), to_(copy.tree()) {
     for (const auto& [conn, facets] : deletion.said) {
       taken_back_.emplace_back(from.root(from.conn(conn).edge), facets);
     }
@@ -233,16 +234,16 @@ class LogCopier {
     to_.statements.push_back(std::move(out));
   }
 
-  const Arena& from_;
+  const ModelTree& from_;
   const Copy& copy_;
-  Arena& to_;
+  ModelTree& to_;
   std::vector<std::pair<EdgeId, Facets>> taken_back_;
   std::unordered_set<uint32_t> bound_;  // facts of bind_state
   std::unordered_map<uint32_t, uint32_t> facts_, scopes_;
 };
 
-void copy_records(const Arena& from, NodeId root, Copy& copy) {
-  Arena& to = copy.arena();
+void copy_records(const ModelTree& from, NodeId root, Copy& copy) {
+  ModelTree& to = copy.tree();
   for (const NodeId id : copy.nodes.kept()) {
     Node& n = to.nodes.emplace_back(from.node(id));
     renumber(n, copy.nodes, copy.conns);
@@ -262,7 +263,7 @@ void copy_records(const Arena& from, NodeId root, Copy& copy) {
 }
 
 // Wires whose value is cleared are ordinary inputs afterwards.
-void mark_opened(const Arena& from, const Deletion& deletion, Copy& copy) {
+void mark_opened(const ModelTree& from, const Deletion& deletion, Copy& copy) {
   std::unordered_set<EdgeId> roots;
   for (const auto& [conn, facets] : deletion.said) {
     if ((facets & kValueFacet) != 0) roots.insert(from.root(from.conn(conn).edge));
@@ -276,10 +277,10 @@ void mark_opened(const Arena& from, const Deletion& deletion, Copy& copy) {
 
 }  // namespace
 
-Copy copy_tree(const Arena& from, NodeId root, const Deletion& deletion) {
+Copy copy_tree(const ModelTree& from, NodeId root, const Deletion& deletion) {
   Copy copy;
   copy.home = std::make_shared<Home>();
-  copy.home->arena = std::make_unique<Arena>();
+  copy.home->tree = std::make_unique<ModelTree>();
   std::vector<NodeId> nodes = nodes_below(from, root, deletion.nodes);
   std::vector<ConnId> conns = conns_of(from, nodes);
   copy.nodes = IdMap(std::move(nodes), from.nodes.size());
@@ -293,25 +294,25 @@ Copy copy_tree(const Arena& from, NodeId root, const Deletion& deletion) {
   return copy;
 }
 
-void drop_conns(Arena& arena, const std::vector<uint8_t>& dead) {
-  std::vector<ConnId> places(arena.conns.size());
+void drop_conns(ModelTree& tree, const std::vector<uint8_t>& dead) {
+  std::vector<ConnId> places(tree.conns.size());
   ConnId next = 0;
   for (size_t i = 0; i < places.size(); ++i) places[i] = dead[i] != 0 ? kNone : next++;
   if (next == places.size()) return;
   const auto nodes = [](NodeId id) { return id; };
   const auto conns = [&](ConnId id) { return id == kNone ? kNone : places[id]; };
-  for (Node& n : arena.nodes) renumber(n, nodes, conns);
-  for (Conn& c : arena.conns) renumber(c, conns);
+  for (Node& n : tree.nodes) renumber(n, nodes, conns);
+  for (Conn& c : tree.conns) renumber(c, conns);
   for (size_t i = 0; i < places.size(); ++i) {
-    if (places[i] != kNone && places[i] != i) arena.conns[places[i]] = std::move(arena.conns[i]);
+    if (places[i] != kNone && places[i] != i) tree.conns[places[i]] = std::move(tree.conns[i]);
   }
-  arena.conns.resize(next);
-  for (Entry& entry : arena.log) entry.conn = conns(entry.conn);
-  std::erase_if(arena.log, [&](const Entry& entry) {
-    return is_of_node(entry.type) ? lost_a_key(arena, entry) : entry.conn == kNone;
+  tree.conns.resize(next);
+  for (Entry& entry : tree.log) entry.conn = conns(entry.conn);
+  std::erase_if(tree.log, [&](const Entry& entry) {
+    return is_of_node(entry.type) ? lost_a_key(tree, entry) : entry.conn == kNone;
   });
-  for (Statement& statement : arena.statements) statement.conn = conns(statement.conn);
-  std::erase_if(arena.statements,
+  for (Statement& statement : tree.statements) statement.conn = conns(statement.conn);
+  std::erase_if(tree.statements,
                 [](const Statement& statement) { return statement.conn == kNone; });
 }
 

@@ -10,7 +10,7 @@ namespace mithril::model {
 namespace {
 
 // A key that its parent had no wire for reads or writes a new one.
-void connect_lifted(Arena& a, ConnId key, ConnId wire) {
+void connect_lifted(ModelTree& a, ConnId key, ConnId wire) {
   Conn& w = a.edit(wire);
   if (a.conn(key).produced()) {
     w.producer = key;
@@ -29,7 +29,7 @@ void connect_lifted(Arena& a, ConnId key, ConnId wire) {
 
 class Repair {
  public:
-  explicit Repair(Copy& copy) : copy_(copy), a_(copy.arena()) {}
+  explicit Repair(Copy& copy) : copy_(copy), a_(copy.tree()) {}
 
   void run() {
     dead_.assign(a_.conns.size(), 0);
@@ -286,7 +286,7 @@ class Repair {
   }
 
   Copy& copy_;
-  Arena& a_;
+  ModelTree& a_;
   std::vector<uint8_t> dead_, reads_cin_;
   std::vector<uint8_t> canonical_changed_;  // a key is canonical no more, or now
   std::unordered_map<ConnId, std::vector<const Entry*>> values_;
@@ -301,27 +301,27 @@ class Repair {
 
 void repair(Copy& copy) { Repair(copy).run(); }
 
-void lift_keys(Arena& arena, NodeId child) {
-  const NodeId parent = arena.node(child).parent;
-  for (const ConnId key : arena.externals(child)) {
-    if (arena.surviving(arena.conn(key).outer) != kNone) continue;
-    const ConnId wire = arena.new_conn(parent, arena.conn(key).edge, "", arena.conn(key).origin);
-    arena.edit(key).outer = wire;
-    connect_lifted(arena, key, wire);
+void lift_keys(ModelTree& tree, NodeId child) {
+  const NodeId parent = tree.node(child).parent;
+  for (const ConnId key : tree.externals(child)) {
+    if (tree.surviving(tree.conn(key).outer) != kNone) continue;
+    const ConnId wire = tree.new_conn(parent, tree.conn(key).edge, "", tree.conn(key).origin);
+    tree.edit(key).outer = wire;
+    connect_lifted(tree, key, wire);
   }
 }
 
 // --- Draft --------------------------------------------------------------------------------------
 
 Draft::Draft(const Access::At& at, NodeId root, const Deletion& deletion)
-    : old_(at.home), copy_(copy_tree(at.arena(), root, deletion)) {
+    : old_(at.home), copy_(copy_tree(at.tree(), root, deletion)) {
   repair(copy_);
 }
 
 void Draft::adopt() {
   auto cut = std::make_unique<Cut>();
-  cut->node_count = old_->arena->nodes.size();
-  cut->conn_count = old_->arena->conns.size();
+  cut->node_count = old_->tree->nodes.size();
+  cut->conn_count = old_->tree->conns.size();
   cut->nodes = copy_.nodes.removed(cut->node_count);
   cut->conns = copy_.conns.removed(cut->conn_count);
   // Trees before the last one that only an older tree leads to are skipped from now on.
@@ -336,7 +336,7 @@ void Draft::adopt() {
   }
   old_->forward = copy_.home;
   old_->cut = std::move(cut);
-  old_->arena.reset();
+  old_->tree.reset();
   copy_.home->before = old_;
 }
 

@@ -92,14 +92,14 @@ Extension::Extension(const Model& parent, const std::vector<Model>& children, Lo
     const Access::At at = Access::at(child);
     if (std::find(homes.begin(), homes.end(), at.home) != homes.end()) continue;
     homes.push_back(at.home);
-    at.arena().refuse_busy(where_);
-    const size_t weight = at.arena().weight();
-    if (weight > kSmall && weight > kept_->arena->weight()) kept_ = at.home;
+    at.tree().refuse_busy(where_);
+    const size_t weight = at.tree().weight();
+    if (weight > kSmall && weight > kept_->tree->weight()) kept_ = at.home;
   }
-  transaction_ = std::make_unique<Transaction>(arena());
+  transaction_ = std::make_unique<Transaction>(tree());
   for (const auto& home : homes) {
     if (home == kept_) continue;
-    offsets_[home.get()] = arena().append(*home->arena);
+    offsets_[home.get()] = tree().append(*home->tree);
     appended_.push_back(home);
   }
   parent_ = local(parent);
@@ -112,12 +112,12 @@ NodeId Extension::local(const Model& model) const {
 }
 
 void Extension::finish() {
-  check_inference(arena(), {parent_, child_, where_, children_});
+  check_inference(tree(), {parent_, child_, where_, children_});
   transaction_->commit();
   for (const auto& home : appended_) {
     home->forward = kept_;
     home->offsets = offsets_[home.get()];
-    home->arena.reset();
+    home->tree.reset();
   }
   for (const auto& [state, conn] : attach_) {
     state->type = WireState::Type::kAttached;
@@ -133,9 +133,9 @@ void Extension::finish() {
 void Extension::place_call(const std::shared_ptr<PendingCall>& call) {
   place(call->child, call->connections, Chain::kPlain, true, call->where);
   const NodeId child = local(call->child);
-  const std::vector<ConnId> outputs = arena().node(child).outputs;
+  const std::vector<ConnId> outputs = tree().node(child).outputs;
   for (size_t i = 0; i < call->results.size(); ++i) {
-    const ConnId wire = arena().surviving(arena().conn(outputs[i]).outer);
+    const ConnId wire = tree().surviving(tree().conn(outputs[i]).outer);
     if (const auto state = call->results[i].lock()) {
       placed_[state.get()] = wire;
       attach_.emplace_back(state, wire);
@@ -147,12 +147,12 @@ std::vector<std::pair<ConnId, const Argument*>> Extension::given_keys(
     NodeId child, const Connections& connections) {
   std::vector<std::pair<ConnId, const Argument*>> out;
   for (const auto& [key, argument] : connections) {
-    const ConnId conn = arena().find(child, key);
+    const ConnId conn = tree().find(child, key);
     const bool reachable =
         conn != kNone &&
-        (arena().kind(conn) == KeyKind::kInput || arena().kind(conn) == KeyKind::kOutput ||
-         arena().conn(conn).cin != kNone || arena().conn(conn).cout != kNone);
-    if (!reachable) unknown_key(arena(), child, key, where_);
+        (tree().kind(conn) == KeyKind::kInput || tree().kind(conn) == KeyKind::kOutput ||
+         tree().conn(conn).cin != kNone || tree().conn(conn).cout != kNone);
+    if (!reachable) unknown_key(tree(), child, key, where_);
     out.emplace_back(conn, &argument);
   }
   std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -160,7 +160,7 @@ std::vector<std::pair<ConnId, const Argument*>> Extension::given_keys(
       out.begin(), out.end(), [](const auto& a, const auto& b) { return a.first == b.first; });
   if (twice != out.end()) {
     raise(core::fail(ErrorKind::kValue, Code::kValueArgument, "{}: key '{}' is given twice",
-                     title(arena().node(child)), arena().key(twice->first)),
+                     title(tree().node(child)), tree().key(twice->first)),
           where_);
   }
   return out;
@@ -169,9 +169,9 @@ std::vector<std::pair<ConnId, const Argument*>> Extension::given_keys(
 Argument Extension::canonical(NodeId child,
                               const std::vector<std::pair<ConnId, const Argument*>>& given,
                               ConnId& key) {
-  const Node& parent = arena().node(parent_);
+  const Node& parent = tree().node(parent_);
   std::vector<ConnId> open;
-  for (const auto& [sequence, conn] : arena().node(child).cins) {
+  for (const auto& [sequence, conn] : tree().node(child).cins) {
     const auto found = std::lower_bound(given.begin(), given.end(), conn,
                                         [](const auto& a, ConnId c) { return a.first < c; });
     const bool is_given = found != given.end() && found->first == conn &&
@@ -182,19 +182,19 @@ Argument Extension::canonical(NodeId child,
   if (open.size() > 1) {
     std::string names;
     for (const ConnId c : open) {
-      names += fmt::format("{}'{}'", names.empty() ? "" : ", ", arena().key(c));
+      names += fmt::format("{}'{}'", names.empty() ? "" : ", ", tree().key(c));
     }
     core::Error error =
         core::fail(ErrorKind::kKey, Code::kCanonical,
                    "{}: `+=` needs one free canonical input of the submodel, got {}: {}",
-                   title(arena().node(child)), open.size(), names);
+                   title(tree().node(child)), open.size(), names);
     error.hint = "give all but one of them, or use `|=`";
     raise(std::move(error), where_);
   }
   if (parent.couts.size() != 1) {
     core::Error error = core::fail(ErrorKind::kKey, Code::kCanonical,
                                    "{}: `+=` needs one canonical output of the model, got {}",
-                                   title(arena().node(child)), parent.couts.size());
+                                   title(tree().node(child)), parent.couts.size());
     error.hint = "choose it with `set_cout`, or use `|=`";
     raise(std::move(error), where_);
   }
@@ -205,7 +205,7 @@ Argument Extension::canonical(NodeId child,
 void Extension::place(const Model& model, const Connections& connections, Chain chain, bool latent,
                       const Location& where) {
   where_ = where;
-  Arena& a = arena();
+  ModelTree& a = tree();
   child_ = local(model);
   children_.push_back(child_);
   const std::string& name = a.node(child_).name;
@@ -239,10 +239,10 @@ void Extension::place(const Model& model, const Connections& connections, Chain 
 // --- one key ------------------------------------------------------------------------------------
 
 Extension::Target Extension::named(ConnId key, const std::string& name) {
-  const ConnId existing = arena().find(parent_, name);
+  const ConnId existing = tree().find(parent_, name);
   if (existing != kNone) return {existing, false};
   check_name(name, where_);
-  return {arena().new_conn(parent_, arena().conn(key).edge, name, arena().conn(key).origin), true};
+  return {tree().new_conn(parent_, tree().conn(key).edge, name, tree().conn(key).origin), true};
 }
 
 ConnId Extension::wire_of(const Connection& connection) {
@@ -251,7 +251,7 @@ ConnId Extension::wire_of(const Connection& connection) {
   const auto fail_foreign = [&](const std::string& name) {
     core::Error error = core::fail(ErrorKind::kKey, Code::kForeign,
                                    "connection '{}' does not belong to {} and is not visible there",
-                                   name, title(arena().node(parent_)));
+                                   name, title(tree().node(parent_)));
     error.hint = "use a wire of this model, or expose it on the way up";
     raise(std::move(error), where_);
   };
@@ -262,14 +262,14 @@ ConnId Extension::wire_of(const Connection& connection) {
     if (found == offsets_.end()) fail_foreign(connection.key());
     conn += found->second.conns;
   }
-  conn = arena().surviving(conn);
-  if (child_ != kNone && arena().conn(conn).node == child_ && arena().conn(conn).outer == kNone) {
+  conn = tree().surviving(conn);
+  if (child_ != kNone && tree().conn(conn).node == child_ && tree().conn(conn).outer == kNone) {
     raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
                      "'{}' is a key of the submodel itself and cannot be given to it",
-                     arena().key(conn)),
+                     tree().key(conn)),
           where_);
   }
-  const ConnId wire = arena().visible(conn, parent_);
+  const ConnId wire = tree().visible(conn, parent_);
   if (wire == kNone) fail_foreign(connection.key());
   return wire;
 }
@@ -289,7 +289,7 @@ Extension::Target Extension::of_wire(ConnId key, const Connection& connection) {
   const auto& state = Access::state(connection);
   const bool placed = placed_.count(state.get()) != 0;
   if (placed || state->type != WireState::Type::kKey) return {wire_of(connection), false};
-  Arena& a = arena();
+  ModelTree& a = tree();
   const Target at =
       state->spec.name.empty()
           ? Target{a.new_conn(parent_, a.conn(key).edge, "", a.conn(key).origin), true}
@@ -300,7 +300,7 @@ Extension::Target Extension::of_wire(ConnId key, const Connection& connection) {
 }
 
 Extension::Target Extension::target(ConnId key, const Argument& argument) {
-  Arena& a = arena();
+  ModelTree& a = tree();
   const bool is_output = a.conn(key).produced();
   switch (argument.kind) {
     case Argument::Kind::kName:
@@ -327,7 +327,7 @@ Extension::Target Extension::target(ConnId key, const Argument& argument) {
 }
 
 void Extension::connect(ConnId key, const Argument& argument, bool latent) {
-  Arena& a = arena();
+  ModelTree& a = tree();
   const bool was_valued = a.is_valued(key);
   const bool is_key = argument.kind == Argument::Kind::kWire &&
                       Access::state(argument.wire)->type == WireState::Type::kKey &&
@@ -371,7 +371,7 @@ void Extension::connect(ConnId key, const Argument& argument, bool latent) {
 }
 
 void Extension::fail_multi_write(ConnId wire, ConnId key, std::string_view what) {
-  Arena& a = arena();
+  ModelTree& a = tree();
   core::Error error = core::fail(ErrorKind::kMultiWrite, Code::kMultiWrite,
                                  "'{}' {} and cannot also be written by '{}' of {}", a.key(wire),
                                  what, a.key(key), title(a.node(child_)));
@@ -387,7 +387,7 @@ void Extension::fail_multi_write(ConnId wire, ConnId key, std::string_view what)
 }
 
 void Extension::connect_input(ConnId key, ConnId wire, bool was_valued) {
-  Arena& a = arena();
+  ModelTree& a = tree();
   const bool produced = a.conn(wire).produced();
   if (produced && was_valued) fail_multi_write(wire, key, "is computed, the key has a value");
   Conn& c = a.edit(wire);
@@ -401,13 +401,13 @@ void Extension::connect_input(ConnId key, ConnId wire, bool was_valued) {
 }
 
 bool Extension::carries_state(ConnId wire) {
-  const std::vector<State>& states = arena().node(arena().conn(wire).node).states;
+  const std::vector<State>& states = tree().node(tree().conn(wire).node).states;
   return std::any_of(states.begin(), states.end(),
-                     [&](const State& state) { return arena().surviving(state.input) == wire; });
+                     [&](const State& state) { return tree().surviving(state.input) == wire; });
 }
 
 void Extension::connect_output(ConnId key, ConnId wire) {
-  Arena& a = arena();
+  ModelTree& a = tree();
   if (a.conn(wire).produced()) fail_multi_write(wire, key, "is computed already");
   if (a.conn(wire).latent && carries_state(wire)) fail_multi_write(wire, key, "carries state");
   if (a.conn(wire).name == "input") {
@@ -427,7 +427,7 @@ void Extension::connect_output(ConnId key, ConnId wire) {
 
 void Extension::check_cycle(NodeId child) {
   // Backwards from what the child reads: does it read what it writes?
-  Arena& a = arena();
+  ModelTree& a = tree();
   std::vector<NodeId> stack{child};
   std::unordered_map<NodeId, ConnId> seen;
   while (!stack.empty()) {

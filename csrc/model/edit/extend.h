@@ -27,7 +27,7 @@ class Extension {
   ConnId wire_of(const Connection& connection);
   /// The same for what `create` is given: a key that nothing computes and nothing reads is refused.
   ConnId created_wire(const Connection& connection);
-  Arena& arena() { return *kept_->arena; }
+  ModelTree& tree() { return *kept_->tree; }
   NodeId parent() const { return parent_; }
   void finish();
 

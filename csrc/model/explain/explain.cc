@@ -11,18 +11,18 @@ using infer::CellId;
 using infer::Conflict;
 using infer::FactId;
 
-NodeId submodel_with(const Arena& arena, NodeId model, NodeId node) {
+NodeId submodel_with(const ModelTree& tree, NodeId model, NodeId node) {
   NodeId at = node;
-  while (arena.node(at).parent != kNone && arena.node(at).parent != model) {
-    at = arena.node(at).parent;
+  while (tree.node(at).parent != kNone && tree.node(at).parent != model) {
+    at = tree.node(at).parent;
   }
-  return arena.node(at).parent == model ? at : node;
+  return tree.node(at).parent == model ? at : node;
 }
 
-ConnId key_of_cell(const Arena& arena, const infer::Solver& solver, NodeId node, CellId cell) {
-  for (const ConnId c : arena.node(node).conns) {
-    const CellId own = arena.edge_of(c).cell;
-    const bool connected = arena.conn(c).outer != kNone;
+ConnId key_of_cell(const ModelTree& tree, const infer::Solver& solver, NodeId node, CellId cell) {
+  for (const ConnId c : tree.node(node).conns) {
+    const CellId own = tree.edge_of(c).cell;
+    const bool connected = tree.conn(c).outer != kNone;
     if (connected && own.valid() && solver.same_cell(own, cell)) return c;
   }
   return kNone;
@@ -30,33 +30,33 @@ ConnId key_of_cell(const Arena& arena, const infer::Solver& solver, NodeId node,
 
 // --- who said what ------------------------------------------------------------------------------
 
-Narrator::Narrator(const Arena& arena, infer::Solver& solver) : arena_(arena), solver_(solver) {
-  std::vector<uint32_t> first(arena.facts.size(), kNone);
-  for (size_t i = 0; i < arena.log.size(); ++i) {
-    const Entry& entry = arena.log[i];
+Narrator::Narrator(const ModelTree& tree, infer::Solver& solver) : tree_(tree), solver_(solver) {
+  std::vector<uint32_t> first(tree.facts.size(), kNone);
+  for (size_t i = 0; i < tree.log.size(); ++i) {
+    const Entry& entry = tree.log[i];
     const bool better = first[entry.fact] == kNone || entry.type == Entry::Type::kRule;
     if (better) first[entry.fact] = static_cast<uint32_t>(i);
   }
-  for (uint32_t i = 0; i < arena.facts.size(); ++i) {
-    if (!arena.facts[i].id.valid()) continue;
-    facts_.emplace(arena.facts[i].id.index, i);
-    if (first[i] != kNone) entries_.emplace(arena.facts[i].id.index, first[i]);
+  for (uint32_t i = 0; i < tree.facts.size(); ++i) {
+    if (!tree.facts[i].id.valid()) continue;
+    facts_.emplace(tree.facts[i].id.index, i);
+    if (first[i] != kNone) entries_.emplace(tree.facts[i].id.index, first[i]);
   }
 }
 
 Speaker Narrator::speaker(FactId fact) const {
   const auto entry = entries_.find(fact.index);
-  if (entry == entries_.end() || arena_.log[entry->second].type != Entry::Type::kRule) {
+  if (entry == entries_.end() || tree_.log[entry->second].type != Entry::Type::kRule) {
     const infer::Reason said = solver_.fact(fact);
     return {said.text, said.location, kNone};
   }
-  const NodeId leaf = arena_.log[entry->second].id;
-  const Location& made = arena_.facts[facts_.at(fact.index)].where;
-  Speaker out{title(arena_.node(leaf)), arena_.node(leaf).where, leaf};
+  const NodeId leaf = tree_.log[entry->second].id;
+  const Location& made = tree_.facts[facts_.at(fact.index)].where;
+  Speaker out{title(tree_.node(leaf)), tree_.node(leaf).where, leaf};
   if (!out.where.known()) out.where = made;
-  const NodeId parent = arena_.node(leaf).parent;
-  const bool nested = parent != kNone && arena_.node(parent).parent != kNone;
-  if (nested) out.by += " in " + title(arena_.node(parent));
+  const NodeId parent = tree_.node(leaf).parent;
+  const bool nested = parent != kNone && tree_.node(parent).parent != kNone;
+  if (nested) out.by += " in " + title(tree_.node(parent));
   if (made.known() && made.file == out.where.file && made.line != out.where.line) {
     out.by += fmt::format(" made in line {}", made.line);
   }
@@ -64,17 +64,17 @@ Speaker Narrator::speaker(FactId fact) const {
 }
 
 std::string Narrator::limits(EdgeId root) const {
-  std::string out = solver_.limits(arena_.edges[root].cell);
-  for (auto entry = arena_.log.begin(); entry != arena_.log.end() && out.empty(); ++entry) {
-    const bool is_stated = entry->type == Entry::Type::kInterval && arena_.root(entry->id) == root;
+  std::string out = solver_.limits(tree_.edges[root].cell);
+  for (auto entry = tree_.log.begin(); entry != tree_.log.end() && out.empty(); ++entry) {
+    const bool is_stated = entry->type == Entry::Type::kInterval && tree_.root(entry->id) == root;
     if (is_stated) out = "in " + infer::to_string(*entry->interval);
   }
   return out;
 }
 
 std::string Narrator::shown(EdgeId edge) {
-  const EdgeId root = arena_.root(edge);
-  const Edge& at = arena_.edges[root];
+  const EdgeId root = tree_.root(edge);
+  const Edge& at = tree_.edges[root];
   if (!at.cell.valid()) return "";
   if (side_ != nullptr && solver_.same_cell(side_->cell, at.cell)) {
     return fmt::format("{} : {}", side_->name, side_->text);
@@ -103,7 +103,7 @@ std::vector<std::string> split(const std::string& shape) {
   return out;
 }
 
-/// Whether all that is shown of a shape stands in the template.
+/// Tells whether all that is shown of a shape stands in the template.
 bool says_all(const ShapeTemplate& stated, const std::string& shown) {
   const std::vector<std::string> items = split(shown);
   return std::equal(stated.begin(), stated.end(), items.begin(), items.end(),
@@ -125,9 +125,9 @@ bool says_all(const ShapeTemplate& stated, const std::string& shown) {
 bool Narrator::states_all(FactId fact, const Conflict::Side& side) const {
   const auto number = facts_.find(fact.index);
   if (number == facts_.end() || !solver_.kinds(side.cell).is_tensor()) return false;
-  return std::any_of(arena_.log.begin(), arena_.log.end(), [&](const Entry& entry) {
+  return std::any_of(tree_.log.begin(), tree_.log.end(), [&](const Entry& entry) {
     if (entry.type != Entry::Type::kShape || entry.fact != number->second) return false;
-    const infer::CellId cell = arena_.edges[arena_.root(entry.id)].cell;
+    const infer::CellId cell = tree_.edges[tree_.root(entry.id)].cell;
     return cell.valid() && solver_.same_cell(cell, side.cell) && says_all(*entry.shape, side.text);
   });
 }
@@ -135,11 +135,11 @@ bool Narrator::states_all(FactId fact, const Conflict::Side& side) const {
 EdgeId Narrator::edge(FactId fact) const {
   const auto found = entries_.find(fact.index);
   if (found == entries_.end()) return kNone;
-  const Entry& entry = arena_.log[found->second];
+  const Entry& entry = tree_.log[found->second];
   if (entry.type == Entry::Type::kConstraint) return kNone;  // of several, none foremost
-  if (entry.type != Entry::Type::kRule) return arena_.root(entry.id);
-  for (const ConnId c : arena_.node(entry.id).conns) {
-    if (arena_.conn(c).produced()) return arena_.root(arena_.conn(c).edge);
+  if (entry.type != Entry::Type::kRule) return tree_.root(entry.id);
+  for (const ConnId c : tree_.node(entry.id).conns) {
+    if (tree_.conn(c).produced()) return tree_.root(tree_.conn(c).edge);
   }
   return kNone;
 }
@@ -170,11 +170,11 @@ std::vector<Error::Fact> Narrator::chain(const std::vector<FactId>& facts, size_
 
 class Explanation {
  public:
-  Explanation(const Arena& arena, infer::Solver& solver, const FailedCall& call)
-      : arena_(arena),
+  Explanation(const ModelTree& tree, infer::Solver& solver, const FailedCall& call)
+      : tree_(tree),
         solver_(solver),
         call_(call),
-        narrator_(arena, solver),
+        narrator_(tree, solver),
         conflict_(solver.conflict()) {}
 
   void write(Error& error) {
@@ -183,7 +183,7 @@ class Explanation {
     narrator_.about_kinds = error.kind == core::ErrorKind::kDType;
     narrator_.names_ = conflict_.names;
     for (const Conflict::Side& side : conflict_.sides) sides_.push_back(stated(outside(side)));
-    if (error.hint.empty()) error.hint = hint_for(error, arena_, solver_, call_, sides_);
+    if (error.hint.empty()) error.hint = hint_for(error, tree_, solver_, call_, sides_);
     error.facts.clear();
     for (const Conflict::Side& side : sides_) {
       if (!is_mere_result(side)) add_side(error, side);
@@ -202,7 +202,7 @@ class Explanation {
   bool is_of_child(FactId fact) const {
     const NodeId leaf = narrator_.speaker(fact).leaf;
     if (leaf == kNone || call_.child == kNone) return false;
-    for (NodeId at = leaf; at != kNone; at = arena_.node(at).parent) {
+    for (NodeId at = leaf; at != kNone; at = tree_.node(at).parent) {
       if (at == call_.child) return true;
     }
     return false;
@@ -217,12 +217,12 @@ class Explanation {
     }
     while (own < facts.size() && is_of_child(facts[own])) ++own;
     const EdgeId edge = own == 0 || own == facts.size() ? kNone : narrator_.edge(facts[own]);
-    if (edge == kNone || !arena_.edges[edge].cell.valid()) return side;
+    if (edge == kNone || !tree_.edges[edge].cell.valid()) return side;
     Conflict::Side out = side;
-    out.cell = arena_.edges[edge].cell;
-    if (key_of_cell(arena_, solver_, call_.child, out.cell) == kNone) return side;
+    out.cell = tree_.edges[edge].cell;
+    if (key_of_cell(tree_, solver_, call_.child, out.cell) == kNone) return side;
     const std::string shown = narrator_.shown(edge);
-    out.name = arena_.edges[edge].label;
+    out.name = tree_.edges[edge].label;
     out.text = shown.substr(std::min(shown.size(), out.name.size() + 3));  // " : "
     out.facts.assign(facts.begin() + static_cast<ptrdiff_t>(own), facts.end());
     return out;
@@ -241,8 +241,8 @@ class Explanation {
   bool is_mere_result(const Conflict::Side& side) const {
     if (!conflict_.rule.valid() || sides_.size() < 3) return false;
     const NodeId leaf = narrator_.speaker(conflict_.rule).leaf;
-    const ConnId key = leaf == kNone ? kNone : key_of_cell(arena_, solver_, leaf, side.cell);
-    return key != kNone && arena_.conn(key).produced();
+    const ConnId key = leaf == kNone ? kNone : key_of_cell(tree_, solver_, leaf, side.cell);
+    return key != kNone && tree_.conn(key).produced();
   }
 
   void add_side(Error& error, const Conflict::Side& side) {
@@ -308,7 +308,7 @@ class Explanation {
   NodeId culprit() const {
     const auto submodel = [this](FactId fact) {
       const NodeId leaf = fact.valid() ? narrator_.speaker(fact).leaf : kNone;
-      return leaf == kNone ? kNone : submodel_with(arena_, call_.model, leaf);
+      return leaf == kNone ? kNone : submodel_with(tree_, call_.model, leaf);
     };
     const NodeId relation = submodel(conflict_.rule);
     if (call_.child == kNone) return relation;
@@ -339,26 +339,26 @@ class Explanation {
     }
     std::string written;
     for (const Conflict::Side& side : sides_) {
-      const ConnId key = key_of_cell(arena_, solver_, node, side.cell);
+      const ConnId key = key_of_cell(tree_, solver_, node, side.cell);
       if (key == kNone) continue;
-      const std::string name = arena_.key(arena_.surviving(arena_.conn(key).outer));
-      const std::string wire = name.starts_with('$') ? arena_.key(key) : name;
-      if (!arena_.conn(key).produced()) {
-        return fmt::format("{} cannot take '{}'", name_of(arena_.node(node)), wire);
+      const std::string name = tree_.key(tree_.surviving(tree_.conn(key).outer));
+      const std::string wire = name.starts_with('$') ? tree_.key(key) : name;
+      if (!tree_.conn(key).produced()) {
+        return fmt::format("{} cannot take '{}'", name_of(tree_.node(node)), wire);
       }
       if (written.empty()) written = wire;
     }
     if (!written.empty()) {
-      return fmt::format("{} cannot make '{}'", name_of(arena_.node(node)), written);
+      return fmt::format("{} cannot make '{}'", name_of(tree_.node(node)), written);
     }
     if (conflict_.about.valid()) {
-      return fmt::format("{} cannot take '{}'", name_of(arena_.node(node)),
+      return fmt::format("{} cannot take '{}'", name_of(tree_.node(node)),
                          solver_.name(conflict_.about));
     }
-    return fmt::format("{} does not fit: {}", name_of(arena_.node(node)), message);
+    return fmt::format("{} does not fit: {}", name_of(tree_.node(node)), message);
   }
 
-  const Arena& arena_;
+  const ModelTree& tree_;
   infer::Solver& solver_;
   const FailedCall& call_;
   Narrator narrator_;
@@ -366,15 +366,15 @@ class Explanation {
   std::vector<Conflict::Side> sides_;  // as they are seen from outside of the child
 };
 
-void explain(Error& error, const Arena& arena, infer::Solver& solver, const FailedCall& call) {
-  Explanation(arena, solver, call).write(error);
+void explain(Error& error, const ModelTree& tree, infer::Solver& solver, const FailedCall& call) {
+  Explanation(tree, solver, call).write(error);
 }
 
-void check_inference(Arena& arena, const FailedCall& call) {
-  core::Status status = arena.infer();
+void check_inference(ModelTree& tree, const FailedCall& call) {
+  core::Status status = tree.infer();
   if (status.ok()) return;
-  explain(status.error(), arena, *arena.solver, call);
-  check(std::move(status), call.where, arena.path(call.child == kNone ? call.model : call.child));
+  explain(status.error(), tree, *tree.solver, call);
+  check(std::move(status), call.where, tree.path(call.child == kNone ? call.model : call.child));
 }
 
 }  // namespace mithril::model

@@ -17,10 +17,10 @@ struct Speaker {
   NodeId leaf = kNone;
 };
 
-/// Reads the facts of a solver that an arena was played into, or of a clone of it.
+/// Reads the facts of a solver that an tree was played into, or of a clone of it.
 class Narrator {
  public:
-  Narrator(const Arena& arena, infer::Solver& solver);
+  Narrator(const ModelTree& tree, infer::Solver& solver);
 
   bool about_kinds = false;  // show kinds and not shapes
 
@@ -41,12 +41,12 @@ class Narrator {
   /// The statement of the fact that gives the wire's whole shape as it is shown.
   bool states_all(infer::FactId fact, const infer::Conflict::Side& side) const;
 
-  const Arena& arena_;
+  const ModelTree& tree_;
   infer::Solver& solver_;
   infer::ShapeNames names_;
   const infer::Conflict::Side* side_ = nullptr;     // a wire that is shown as it was there
   std::unordered_map<uint32_t, uint32_t> entries_;  // solver's fact -> first entry of the log
-  std::unordered_map<uint32_t, uint32_t> facts_;    // solver's fact -> the arena's
+  std::unordered_map<uint32_t, uint32_t> facts_;    // solver's fact -> the tree's
 };
 
 /// The call that failed: on which model, and which child it was about (kNone: a setter). It may
@@ -60,21 +60,22 @@ struct FailedCall {
 
 /// Rewrites an error of inference into the long form: who cannot take what, both facts with their
 /// places, what they follow from, why they clash, what to change. `solver` is as it failed.
-void explain(core::Error& error, const Arena& arena, infer::Solver& solver, const FailedCall& call);
+void explain(core::Error& error, const ModelTree& tree, infer::Solver& solver,
+             const FailedCall& call);
 
 /// Runs inference; throws what it finds, explained.
-void check_inference(Arena& arena, const FailedCall& call);
+void check_inference(ModelTree& tree, const FailedCall& call);
 
 /// Says what to change, or "" where nothing is known. `sides` are the wires of the clash; what the
 /// solver tells of it may name keys of the child instead.
-std::string hint_for(const core::Error& error, const Arena& arena, infer::Solver& solver,
+std::string hint_for(const core::Error& error, const ModelTree& tree, infer::Solver& solver,
                      const FailedCall& call, const std::vector<infer::Conflict::Side>& sides);
 
 /// The wire of `node`'s that has the cell: a key of it that is connected to the parent.
-ConnId key_of_cell(const Arena& arena, const infer::Solver& solver, NodeId node,
+ConnId key_of_cell(const ModelTree& tree, const infer::Solver& solver, NodeId node,
                    infer::CellId cell);
 
 /// The submodel of `model` that `node` is or lies in; `node` itself if it is not below.
-NodeId submodel_with(const Arena& arena, NodeId model, NodeId node);
+NodeId submodel_with(const ModelTree& tree, NodeId model, NodeId node);
 
 }  // namespace mithril::model

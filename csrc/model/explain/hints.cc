@@ -81,9 +81,9 @@ std::optional<std::vector<size_t>> order_that_fits(const Sizes& given, const Siz
 
 class Hints {
  public:
-  Hints(const Arena& arena, infer::Solver& solver, const FailedCall& call,
+  Hints(const ModelTree& tree, infer::Solver& solver, const FailedCall& call,
         const std::vector<Conflict::Side>& sides)
-      : arena_(arena), solver_(solver), call_(call), conflict_(solver.conflict()), sides_(sides) {}
+      : tree_(tree), solver_(solver), call_(call), conflict_(solver.conflict()), sides_(sides) {}
 
   std::string find(const core::Error& error) const {
     if (error.kind == core::ErrorKind::kDType) {
@@ -140,8 +140,8 @@ class Hints {
   bool is_parameter(CellId cell) const {
     const NodeId leaf = leaf_of_rule();
     if (leaf == kNone) return false;
-    const ConnId key = key_of_cell(arena_, solver_, leaf, cell);
-    return key != kNone && arena_.edge_of(key).trainable;
+    const ConnId key = key_of_cell(tree_, solver_, leaf, cell);
+    return key != kNone && tree_.edge_of(key).trainable;
   }
 
   static std::string to_text(const std::optional<int64_t>& size) {
@@ -150,7 +150,7 @@ class Hints {
 
   NodeId leaf_of_rule() const {
     if (!conflict_.rule.valid()) return kNone;
-    return Narrator(arena_, solver_).speaker(conflict_.rule).leaf;
+    return Narrator(tree_, solver_).speaker(conflict_.rule).leaf;
   }
 
   // 9, where a size lies in [1, 8].
@@ -179,7 +179,7 @@ class Hints {
 
   // Whose input is [N, channels, …].
   bool has_channels(NodeId leaf) const {
-    const ir::OpDef* op = leaf == kNone ? nullptr : arena_.node(leaf).op;
+    const ir::OpDef* op = leaf == kNone ? nullptr : tree_.node(leaf).op;
     return op != nullptr &&
            (op->name.starts_with("convolution") || op->name.find("pool") != std::string::npos);
   }
@@ -187,11 +187,11 @@ class Hints {
   // Which said what is known of the first side.
   NodeId leaf_of_facts() const {
     if (side(0) == nullptr || side(0)->facts.empty()) return kNone;
-    return Narrator(arena_, solver_).speaker(side(0)->facts.front()).leaf;
+    return Narrator(tree_, solver_).speaker(side(0)->facts.front()).leaf;
   }
 
   bool is_flatten(NodeId leaf) const {
-    const ir::OpDef* op = leaf == kNone ? nullptr : arena_.node(leaf).op;
+    const ir::OpDef* op = leaf == kNone ? nullptr : tree_.node(leaf).op;
     return op != nullptr && op->name == "flatten";
   }
 
@@ -234,13 +234,13 @@ class Hints {
   std::string other_wire(const core::Error&) const {
     if (conflict_.sizes.size() != 2 || call_.child == kNone || call_.model == kNone) return "";
     for (const Conflict::Side& at : sides_) {
-      const ConnId key = key_of_cell(arena_, solver_, call_.child, at.cell);
+      const ConnId key = key_of_cell(tree_, solver_, call_.child, at.cell);
       const auto width = last_size(at.cell);
-      if (key == kNone || arena_.conn(key).produced() || arena_.edge_of(key).trainable) continue;
+      if (key == kNone || tree_.conn(key).produced() || tree_.edge_of(key).trainable) continue;
       if (!width || (*width != conflict_.sizes[0] && *width != conflict_.sizes[1])) continue;
       const int64_t wanted = conflict_.sizes[*width == conflict_.sizes[0] ? 1 : 0];
       const std::string found = wire_of_width(wanted);
-      if (!found.empty()) return fmt::format("did you mean {}=\"{}\"?", arena_.key(key), found);
+      if (!found.empty()) return fmt::format("did you mean {}=\"{}\"?", tree_.key(key), found);
     }
     return "";
   }
@@ -254,20 +254,20 @@ class Hints {
   }
 
   std::string wire_of_width(int64_t width) const {
-    for (const ConnId c : arena_.node(call_.model).conns) {
-      const Edge& edge = arena_.edge_of(c);
-      const bool named = !arena_.conn(c).name.empty() && arena_.conn(c).merged == kNone;
-      if (!named || edge.trainable || arena_.is_valued(c) || !written_by_another(c)) continue;
-      const bool read_before = arena_.conn(c).first_consumer == kNone ||
-                               arena_.conn(arena_.conn(c).first_consumer).node != call_.child;
-      if (read_before && last_size(edge.cell) == width) return arena_.conn(c).name;
+    for (const ConnId c : tree_.node(call_.model).conns) {
+      const Edge& edge = tree_.edge_of(c);
+      const bool named = !tree_.conn(c).name.empty() && tree_.conn(c).merged == kNone;
+      if (!named || edge.trainable || tree_.is_valued(c) || !written_by_another(c)) continue;
+      const bool read_before = tree_.conn(c).first_consumer == kNone ||
+                               tree_.conn(tree_.conn(c).first_consumer).node != call_.child;
+      if (read_before && last_size(edge.cell) == width) return tree_.conn(c).name;
     }
     return "";
   }
 
   bool written_by_another(ConnId c) const {
-    const ConnId producer = arena_.conn(c).producer;
-    return producer == kNone || arena_.conn(producer).node != call_.child;
+    const ConnId producer = tree_.conn(c).producer;
+    return producer == kNone || tree_.conn(producer).node != call_.child;
   }
 
   // matmul of [5, 3] and [4, 3].
@@ -300,9 +300,9 @@ class Hints {
     if (error.code != core::Code::kShapeElementCount) return "";
     for (const Conflict::Side& at : sides_) {
       const NodeId leaf = leaf_of_rule();
-      const ConnId key = leaf == kNone ? kNone : key_of_cell(arena_, solver_, leaf, at.cell);
+      const ConnId key = leaf == kNone ? kNone : key_of_cell(tree_, solver_, leaf, at.cell);
       const auto shape = parse(at.text);
-      if (key == kNone || arena_.conn(key).produced() || !shape) continue;
+      if (key == kNone || tree_.conn(key).produced() || !shape) continue;
       const auto product = elements(*shape, 0);
       if (!product) return "";
       return fmt::format(
@@ -321,7 +321,7 @@ class Hints {
       return fmt::format("to go with '{}', '{}' must be {}", side(0)->name, known.name, known.text);
     }
     if (side(0)->facts.empty()) return "";
-    const Speaker from = Narrator(arena_, solver_).speaker(side(0)->facts.front());
+    const Speaker from = Narrator(tree_, solver_).speaker(side(0)->facts.front());
     const std::string place = core::to_string(from.where);
     if (place.empty() || from.by.empty()) return "";
     return fmt::format("'{}' is {} by {}: state that here, or change {}", known.name, known.text,
@@ -331,13 +331,13 @@ class Hints {
   std::string channels_last(const core::Error&) const {
     const NodeId leaf = leaf_of_rule();
     if (leaf == kNone || side(0) == nullptr) return "";
-    const ir::OpDef* op = arena_.node(leaf).op;
+    const ir::OpDef* op = tree_.node(leaf).op;
     const bool window = op != nullptr && (op->name.starts_with("convolution2d") ||
                                           op->name.find("pool2d") != std::string::npos);
     if (!window) return "";
     for (const Conflict::Side& at : sides_) {
-      const ConnId key = key_of_cell(arena_, solver_, leaf, at.cell);
-      if (key == kNone || arena_.key(key) != "input") continue;
+      const ConnId key = key_of_cell(tree_, solver_, leaf, at.cell);
+      if (key == kNone || tree_.key(key) != "input") continue;
       const auto shape = parse(at.text);
       if (!shape || shape->size() != 4 || !shape->back() || *shape->back() > 4) continue;
       if (!(*shape)[1] || *(*shape)[1] <= *shape->back()) continue;
@@ -370,7 +370,7 @@ class Hints {
     return "";
   }
 
-  const Arena& arena_;
+  const ModelTree& tree_;
   infer::Solver& solver_;
   const FailedCall& call_;
   const Conflict& conflict_;
@@ -379,9 +379,9 @@ class Hints {
 
 }  // namespace
 
-std::string hint_for(const core::Error& error, const Arena& arena, infer::Solver& solver,
+std::string hint_for(const core::Error& error, const ModelTree& tree, infer::Solver& solver,
                      const FailedCall& call, const std::vector<Conflict::Side>& sides) {
-  return Hints(arena, solver, call, sides).find(error);
+  return Hints(tree, solver, call, sides).find(error);
 }
 
 }  // namespace mithril::model

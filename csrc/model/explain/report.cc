@@ -16,10 +16,10 @@ std::vector<infer::Reason> Model::why(const KeyRef& key) const {
   const Access::At at = Access::at(*this);
   const ConnId conn = resolve_anywhere(at, key, {});
   solve();
-  Arena& arena = at.arena();
-  const infer::CellId cell = arena.cell(arena.conn(conn).edge);
+  ModelTree& tree = at.tree();
+  const infer::CellId cell = tree.cell(tree.conn(conn).edge);
   constexpr size_t kMostFacts = 64;
-  return Narrator(arena, *arena.solver).chain(arena.solver->facts_behind(cell), kMostFacts, 0);
+  return Narrator(tree, *tree.solver).chain(tree.solver->facts_behind(cell), kMostFacts, 0);
 }
 
 // --- legal sizes --------------------------------------------------------------------------------
@@ -118,19 +118,19 @@ std::vector<LegalSizes> Model::legal_sizes(const std::vector<KeyRef>& keys, int6
   for (const KeyRef& key : keys) conns.push_back(resolve_anywhere(at, key, {}));
   if (keys.empty()) conns = at.get().conns;
   solve();
-  Search search(*at.arena().solver, most, steps);
+  Search search(*at.tree().solver, most, steps);
   infer::ShapeNames names;
   std::vector<infer::Dim> symbols;
   for (const ConnId c : conns) {
-    const infer::CellId cell = at.arena().edge_of(c).cell;
+    const infer::CellId cell = at.tree().edge_of(c).cell;
     add_symbols(search.solver(), cell, symbols);
     // The names that `shapes` gives: by first appearance.
     if (cell.valid() && keys.empty()) search.solver().print_shape(cell, names);
   }
   std::vector<infer::Dim> inputs;
   for (const ConnId c : at.get().conns) {
-    if (!at.arena().conn(c).produced()) {
-      add_symbols(search.solver(), at.arena().edge_of(c).cell, inputs);
+    if (!at.tree().conn(c).produced()) {
+      add_symbols(search.solver(), at.tree().edge_of(c).cell, inputs);
     }
   }
   search.keep_positive(std::move(inputs));
@@ -145,11 +145,11 @@ std::vector<LegalSizes> Model::legal_sizes(const std::vector<KeyRef>& keys, int6
 
 namespace {
 
-Error::Fact place_of(const Arena& arena, ConnId key, std::string_view verb) {
+Error::Fact place_of(const ModelTree& tree, ConnId key, std::string_view verb) {
   if (key == kNone) return {};
-  const NodeId node = arena.conn(key).node;
-  return {fmt::format("{} by '{}' of {}", verb, arena.key(key), title(arena.node(node))),
-          arena.node(node).where, title(arena.node(node)), 0};
+  const NodeId node = tree.conn(key).node;
+  return {fmt::format("{} by '{}' of {}", verb, tree.key(key), title(tree.node(node))),
+          tree.node(node).where, title(tree.node(node)), 0};
 }
 
 // Names that differ in their numbers only, or are short, are different names.
@@ -167,21 +167,21 @@ bool is_near(const std::string& name, const std::string& other) {
 
 std::vector<NearMiss> Model::near_misses() const {
   const Access::At at = Access::at(*this);
-  const Arena& arena = at.arena();
+  const ModelTree& tree = at.tree();
   std::vector<ConnId> inputs, wires;
   for (const ConnId c : at.get().conns) {
-    const Conn& conn = arena.conn(c);
-    if (conn.merged != kNone || conn.name.empty() || arena.is_valued(c)) continue;
+    const Conn& conn = tree.conn(c);
+    if (conn.merged != kNone || conn.name.empty() || tree.is_valued(c)) continue;
     if (conn.produced()) wires.push_back(c);
-    if (!conn.produced() && !arena.edge_of(c).trainable) inputs.push_back(c);
+    if (!conn.produced() && !tree.edge_of(c).trainable) inputs.push_back(c);
   }
   std::vector<NearMiss> out;
   for (const ConnId input : inputs) {
     for (const ConnId wire : wires) {
-      if (!is_near(arena.conn(input).name, arena.conn(wire).name)) continue;
-      out.push_back({arena.conn(input).name, arena.conn(wire).name,
-                     place_of(arena, arena.conn(input).first_consumer, "read"),
-                     place_of(arena, arena.conn(wire).producer, "written")});
+      if (!is_near(tree.conn(input).name, tree.conn(wire).name)) continue;
+      out.push_back({tree.conn(input).name, tree.conn(wire).name,
+                     place_of(tree, tree.conn(input).first_consumer, "read"),
+                     place_of(tree, tree.conn(wire).producer, "written")});
       break;
     }
   }
@@ -190,9 +190,9 @@ std::vector<NearMiss> Model::near_misses() const {
 
 std::optional<infer::Reason> Model::first_reader(std::string_view key) const {
   const Access::At at = Access::at(*this);
-  const ConnId conn = at.arena().find(at.node, key);
-  if (conn == kNone || at.arena().conn(conn).first_consumer == kNone) return std::nullopt;
-  return place_of(at.arena(), at.arena().conn(conn).first_consumer, "read");
+  const ConnId conn = at.tree().find(at.node, key);
+  if (conn == kNone || at.tree().conn(conn).first_consumer == kNone) return std::nullopt;
+  return place_of(at.tree(), at.tree().conn(conn).first_consumer, "read");
 }
 
 }  // namespace mithril::model

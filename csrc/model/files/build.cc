@@ -22,7 +22,7 @@ void ModelBuilder::build() {
   finish_models();
   divide_wires();
   state_facts();
-  check(arena_.infer(), where_, arena_.node(0).name);
+  check(tree_.infer(), where_, tree_.node(0).name);
 }
 
 void ModelBuilder::make_nodes() {
@@ -36,7 +36,7 @@ void ModelBuilder::make_nodes() {
     const ModelRecord* record;
     size_t next = 0;
   };
-  const NodeId top = arena_.new_node();
+  const NodeId top = tree_.new_node();
   made_.push_back({top, &file_.model, nullptr, nullptr});
   make_model(top, file_.model);
   by_id_.emplace("", top);
@@ -64,13 +64,13 @@ void ModelBuilder::make_nodes() {
 
 void ModelBuilder::make_model(NodeId id, const ModelRecord& record) {
   const PartRecord* part = made_.back().part;
-  Node& node = arena_.node(id);
+  Node& node = tree_.node(id);
   node.name = record.name;
   node.class_name = record.class_name.empty() ? usual_class(record.op.op) : record.class_name;
   node.frozen = part != nullptr || record.frozen;
   add_initializers(id, record.op);
   if (node.parent != kNone && !node.name.empty()) {
-    if (!arena_.node(node.parent).child_names.emplace(node.name, id).second) {
+    if (!tree_.node(node.parent).child_names.emplace(node.name, id).second) {
       refuse(fmt::format("two submodels of {} are named '{}'", describe(node.parent), node.name));
     }
   }
@@ -82,15 +82,15 @@ void ModelBuilder::make_model(NodeId id, const ModelRecord& record) {
 }
 
 NodeId ModelBuilder::make_part(NodeId parent, const PartRecord& record) {
-  const NodeId id = arena_.new_node();
-  arena_.node(id).parent = parent;
-  arena_.node(parent).children.push_back(id);
+  const NodeId id = tree_.new_node();
+  tree_.node(id).parent = parent;
+  tree_.node(parent).children.push_back(id);
   made_.push_back({id, nullptr, nullptr, &record});
   if (record.op.op == nullptr) return id;
-  Node& node = arena_.node(id);
+  Node& node = tree_.node(id);
   node.name = record.name;
   node.class_name = record.class_name.empty() ? usual_class(record.op.op) : record.class_name;
-  if (!node.name.empty() && !arena_.node(parent).child_names.emplace(node.name, id).second) {
+  if (!node.name.empty() && !tree_.node(parent).child_names.emplace(node.name, id).second) {
     refuse(fmt::format("two submodels of {} are named '{}'", describe(parent), node.name));
   }
   add_initializers(id, record.op);
@@ -99,23 +99,23 @@ NodeId ModelBuilder::make_part(NodeId parent, const PartRecord& record) {
   std::vector<Name> keys;
   for (const auto& [key, wire] : record.wires) keys.push_back(key);
   add_keys(id, record.op, keys, &record);
-  for (const Name key : record.op.former) lead_out(arena_.find(id, key));
+  for (const Name key : record.op.former) lead_out(tree_.find(id, key));
   return id;
 }
 
 // Wires without names for a valued key, through all models around its op.
 void ModelBuilder::lead_out(ConnId key) {
-  for (NodeId at = arena_.node(arena_.conn(key).node).parent; at != kNone;
-       at = arena_.node(at).parent) {
-    const ConnId wire = arena_.new_conn(at, arena_.conn(key).edge, "", arena_.conn(key).origin);
-    arena_.conns[wire].latent = true;
-    arena_.conns[key].outer = wire;
+  for (NodeId at = tree_.node(tree_.conn(key).node).parent; at != kNone;
+       at = tree_.node(at).parent) {
+    const ConnId wire = tree_.new_conn(at, tree_.conn(key).edge, "", tree_.conn(key).origin);
+    tree_.conns[wire].latent = true;
+    tree_.conns[key].outer = wire;
     key = wire;
   }
 }
 
 void ModelBuilder::make_op(NodeId id, const OpRecord& record) {
-  Node& node = arena_.node(id);
+  Node& node = tree_.node(id);
   const ir::OpDef& op = *record.op;
   node.op = &op;
   node.frozen = true;
@@ -144,17 +144,17 @@ void ModelBuilder::make_op(NodeId id, const OpRecord& record) {
 void ModelBuilder::add_initializers(NodeId id, const OpRecord& record) {
   for (const auto& [pattern, value] : record.initializers) {
     check_initializer(value, where_);
-    arena_.node(id).initializers.push_back({std::string(pattern), value});
+    tree_.node(id).initializers.push_back({std::string(pattern), value});
   }
 }
 
 EdgeId ModelBuilder::edge_of(NodeId id, Name key, const PartRecord* part, ConnId& outer) {
-  if (part == nullptr) return arena_.new_edge();
+  if (part == nullptr) return tree_.new_edge();
   const auto found = std::find_if(part->wires.begin(), part->wires.end(),
                                   [&](const auto& pair) { return pair.first == key; });
-  if (found == part->wires.end() || !found->second) return arena_.new_edge();
-  outer = wire(arena_.node(id).parent, *found->second);
-  return arena_.conn(outer).edge;
+  if (found == part->wires.end() || !found->second) return tree_.new_edge();
+  outer = wire(tree_.node(id).parent, *found->second);
+  return tree_.conn(outer).edge;
 }
 
 void ModelBuilder::add_wires(NodeId id, const ModelRecord& record, const PartRecord* part) {
@@ -176,26 +176,26 @@ void ModelBuilder::add_wires(NodeId id, const ModelRecord& record, const PartRec
   if (numbered < last || numbered > 64 * (record.wires.size() + 1024)) {
     refuse(fmt::format("{} cannot have {} numbered wires", describe(id), numbered));
   }
-  arena_.node(id).numbered.assign(numbered, kNone);
+  tree_.node(id).numbered.assign(numbered, kNone);
   for (const Name name : record.wires) {
     const auto outer = given.find(name);
     ConnId to = kNone;
-    if (outer != given.end()) to = wire(arena_.node(id).parent, outer->second);
-    const EdgeId edge = to == kNone ? arena_.new_edge() : arena_.conn(to).edge;
-    const auto conn = static_cast<ConnId>(arena_.conns.size());
-    Conn& c = arena_.conns.emplace_back();
+    if (outer != given.end()) to = wire(tree_.node(id).parent, outer->second);
+    const EdgeId edge = to == kNone ? tree_.new_edge() : tree_.conn(to).edge;
+    const auto conn = static_cast<ConnId>(tree_.conns.size());
+    Conn& c = tree_.conns.emplace_back();
     c.node = id;
     c.edge = edge;
     c.outer = to;
-    arena_.node(id).conns.push_back(conn);
+    tree_.node(id).conns.push_back(conn);
     c.number = number_of(name);
     if (c.number != 0) {
-      arena_.node(id).numbered[c.number - 1] = conn;
+      tree_.node(id).numbered[c.number - 1] = conn;
       continue;
     }
     check_name(std::string(name), where_);
     c.name = name;
-    arena_.node(id).names.emplace(c.name, conn);
+    tree_.node(id).names.emplace(c.name, conn);
   }
 }
 
@@ -217,20 +217,20 @@ void ModelBuilder::add_keys(NodeId id, const OpRecord& record, const std::vector
     items += is_item ? 1 : 0;
     ConnId outer = kNone;
     const EdgeId edge = edge_of(id, key, part, outer);
-    const auto conn = static_cast<ConnId>(arena_.conns.size());
-    Conn& c = arena_.conns.emplace_back();
+    const auto conn = static_cast<ConnId>(tree_.conns.size());
+    Conn& c = tree_.conns.emplace_back();
     c.node = id;
     c.edge = edge;
     c.outer = outer;
     c.name = c.origin = key;
-    arena_.node(id).conns.push_back(conn);
+    tree_.node(id).conns.push_back(conn);
     if (input >= 0 && op.inputs[static_cast<size_t>(input)].trainable) {
-      arena_.edges[edge].trainable = true;
+      tree_.edges[edge].trainable = true;
     }
     if (output < 0) continue;
     c.producer = conn;
     c.exposed = true;
-    arena_.node(id).outputs.push_back(conn);
+    tree_.node(id).outputs.push_back(conn);
   }
   if (record.items > items) refuse(fmt::format("{} lacks items", op.name));
   check_keys(id);
@@ -238,10 +238,10 @@ void ModelBuilder::add_keys(NodeId id, const OpRecord& record, const std::vector
 
 // What an op cannot do without is there, in the order in which it has them.
 void ModelBuilder::check_keys(NodeId id) const {
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   for (const ir::InputDef& input : node.op->inputs) {
     if (is_random_key(input) || (input.variadic && node.variadic >= 0)) continue;
-    const bool is_there = arena_.find(id, input.name) != kNone;
+    const bool is_there = tree_.find(id, input.name) != kNone;
     const HostValue* when = input.when.empty() ? nullptr : node.attrs.find(input.when);
     const bool may_be =
         input.when.empty() || (when != nullptr && when->is_bool() && when->as_bool());
@@ -254,7 +254,7 @@ void ModelBuilder::check_keys(NodeId id) const {
   for (const ir::OutputDef& output : node.op->outputs) {
     if (is_next_state(*node.op, output.name)) continue;
     const bool is_next =
-        next < node.outputs.size() && arena_.conn(node.outputs[next]).name == output.name;
+        next < node.outputs.size() && tree_.conn(node.outputs[next]).name == output.name;
     if (!is_next) {
       refuse(fmt::format("{} needs the key '{}' in its place", node.op->name, output.name),
              ErrorKind::kKey, Code::kKeyUnknown);
@@ -264,7 +264,7 @@ void ModelBuilder::check_keys(NodeId id) const {
 }
 
 ConnId ModelBuilder::wire(NodeId id, Name key) const {
-  const ConnId found = arena_.find(id, key);
+  const ConnId found = tree_.find(id, key);
   if (found == kNone) {
     refuse(fmt::format("{} has no wire '{}'", describe(id), key.substr(0, 200)), ErrorKind::kKey,
            Code::kKeyUnknown);
@@ -278,8 +278,8 @@ Loaded from_json(std::string_view text, Location where, const FindRelation& find
   const FileRecord file = read_file(reader, notes);
   check(reader.status(), where, "");
   auto home = std::make_shared<Home>();
-  home->arena = std::make_unique<Arena>();
-  ModelBuilder(file, *home->arena, std::move(where), find).build();
+  home->tree = std::make_unique<ModelTree>();
+  ModelBuilder(file, *home->tree, std::move(where), find).build();
   return {Access::model(std::move(home), 0), std::move(notes), std::string(file.training)};
 }
 

@@ -17,8 +17,8 @@ inline constexpr std::string_view kWhat = "model file";
 
 class ModelBuilder {
  public:
-  ModelBuilder(const FileRecord& file, Arena& arena, Location where, const FindRelation& find)
-      : file_(file), arena_(arena), where_(std::move(where)), find_(find) {}
+  ModelBuilder(const FileRecord& file, ModelTree& tree, Location where, const FindRelation& find)
+      : file_(file), tree_(tree), where_(std::move(where)), find_(find) {}
   void build();
 
  private:
@@ -77,13 +77,13 @@ class ModelBuilder {
   ConnId wire(NodeId id, Name key) const;
   ConnId outermost(ConnId conn) const;
   NodeId model_named(Name id) const;
-  std::string describe(NodeId id) const { return title(arena_.node(id)); }
+  std::string describe(NodeId id) const { return title(tree_.node(id)); }
   [[noreturn]] void refuse_unregistered(Name name) const;
   [[noreturn]] void refuse(std::string problem, core::ErrorKind kind = core::ErrorKind::kParse,
                            core::Code code = core::Code::kParse) const;
 
   const FileRecord& file_;
-  Arena& arena_;
+  ModelTree& tree_;
   Location where_;
   const FindRelation& find_;
   std::vector<Made> made_;  // parents before children, in the order of insertion

@@ -42,7 +42,7 @@ void ModelBuilder::state_facts() {
   check_order(order, ops.size());
   Stops stops(file_.history ? &file_.history->stops : nullptr);
   const auto solve_at_stop = [&] {
-    if (stops.is_next()) check(arena_.infer(), where_, arena_.node(0).name);
+    if (stops.is_next()) check(tree_.infer(), where_, tree_.node(0).name);
   };
   size_t done = 0;
   for (const Run& run : order) {
@@ -60,23 +60,23 @@ void ModelBuilder::state_facts() {
     solve_at_stop();
   }
   for (size_t i = 0; i < made_.size(); ++i) {
-    arena_.node(made_[i].node).where = place(&HistoryRecord::models, i);
+    tree_.node(made_[i].node).where = place(&HistoryRecord::models, i);
   }
   for (const Made* made : ops) {
     if (made->part == nullptr) continue;
     if (!made->part->cins) {
-      for (const ConnId c : usual_cins(arena_, made->node)) arena_.add_cin(c);
+      for (const ConnId c : usual_cins(tree_, made->node)) tree_.add_cin(c);
     }
     if (!made->part->couts) {
-      for (const ConnId c : usual_couts(arena_, made->node)) arena_.add_cout(c);
+      for (const ConnId c : usual_couts(tree_, made->node)) tree_.add_cout(c);
     }
   }
   check_values();
 }
 
 void ModelBuilder::check_values() const {
-  for (const Conn& c : arena_.conns) {
-    const Edge& edge = arena_.edges[arena_.root(c.edge)];
+  for (const Conn& c : tree_.conns) {
+    const Edge& edge = tree_.edges[tree_.root(c.edge)];
     if (c.outer != kNone || !edge.value || edge.initial) continue;
     if (c.produced()) {
       refuse(fmt::format("'{}' is computed and cannot have a value", edge.label),
@@ -120,7 +120,7 @@ Location ModelBuilder::place(const std::vector<int64_t>& places, size_t index) c
 
 void ModelBuilder::state_op(const Made& made, size_t index) {
   const uint32_t fact =
-      arena_.new_fact(place(&HistoryRecord::ops, index), title(arena_.node(made.node)));
+      tree_.new_fact(place(&HistoryRecord::ops, index), title(tree_.node(made.node)));
   mention_ = {-1, 0};
   for (const Said& said : made.op->facts) {
     uint32_t scope = kNone;
@@ -129,12 +129,11 @@ void ModelBuilder::state_op(const Made& made, size_t index) {
   for (const auto& [key, value] : made.op->values) {
     state_value(wire(made.node, key), value, fact);
   }
-  arena_.state_rule(made.node, fact);
+  tree_.state_rule(made.node, fact);
 }
 
 void ModelBuilder::state_statement(const StatementRecord& record, size_t index) {
-  const uint32_t fact =
-      arena_.new_fact(place(&HistoryRecord::facts, index), std::string(record.by));
+  const uint32_t fact = tree_.new_fact(place(&HistoryRecord::facts, index), std::string(record.by));
   uint32_t scope = kNone;
   mention_ = {static_cast<int64_t>(index), 0};
   for (const Said& said : record.says) state(said, model_named(said.model), fact, scope);
@@ -144,9 +143,9 @@ void ModelBuilder::state_statement(const StatementRecord& record, size_t index) 
 void ModelBuilder::state_constraint(const ConstraintRecord& record, uint32_t fact) {
   NodeId node = model_named(record.model);
   if (record.part) {
-    const std::vector<NodeId>& parts = arena_.node(node).children;
+    const std::vector<NodeId>& parts = tree_.node(node).children;
     const auto part = static_cast<size_t>(*record.part);
-    if (part >= parts.size() || arena_.node(parts[part]).op == nullptr) {
+    if (part >= parts.size() || tree_.node(parts[part]).op == nullptr) {
       refuse(fmt::format("a constraint on part {} of {}, which is no op", part, describe(node)));
     }
     node = parts[part];
@@ -157,7 +156,7 @@ void ModelBuilder::state_constraint(const ConstraintRecord& record, uint32_t fac
     added.edges.push_back(edge_of_mention(added.keys.back()));
   }
   for (const int64_t number : record.after) {
-    if (static_cast<size_t>(number) >= arena_.node(node).constraints.size()) {
+    if (static_cast<size_t>(number) >= tree_.node(node).constraints.size()) {
       refuse("a constraint that waits for one that is not there yet");
     }
     added.after.push_back(static_cast<uint32_t>(number));
@@ -165,7 +164,7 @@ void ModelBuilder::state_constraint(const ConstraintRecord& record, uint32_t fac
   added.name = record.name;
   auto relate = find_ ? find_(record.name, static_cast<int>(record.keys.size())) : nullptr;
   if (!relate) refuse_unregistered(record.name);
-  arena_.state_constraint(node, std::move(added), std::move(relate), fact);
+  tree_.state_constraint(node, std::move(added), std::move(relate), fact);
 }
 
 void ModelBuilder::refuse_unregistered(Name name) const {
@@ -197,11 +196,11 @@ void ModelBuilder::state(const Said& said, NodeId model, uint32_t fact, uint32_t
   }
   const EdgeId edge = edge_of_mention(conn);
   const EdgeId next_edge = has_next ? edge_of_mention(next) : kNone;
-  const size_t first = arena_.log.size();
+  const size_t first = tree_.log.size();
   state(said, conn, next, fact, scope);
-  for (size_t i = first; i < arena_.log.size(); ++i) {
-    arena_.log[i].id = edge;
-    if (has_next) arena_.log[i].other = next_edge;
+  for (size_t i = first; i < tree_.log.size(); ++i) {
+    tree_.log[i].id = edge;
+    if (has_next) tree_.log[i].other = next_edge;
   }
 }
 
@@ -213,34 +212,34 @@ void ModelBuilder::state(const Said& said, ConnId conn, ConnId next, uint32_t fa
       refuse("a fact that says nothing");
     case Said::Type::kType:
       if (!said.interval || said.content.kinds != kMeasured) {
-        arena_.state_type(conn, said.content, fact);
+        tree_.state_type(conn, said.content, fact);
       }
-      if (said.interval) arena_.state_interval(conn, *said.interval, fact);
+      if (said.interval) tree_.state_interval(conn, *said.interval, fact);
       return;
     case Said::Type::kShape: {
       uint32_t at = kNone;
       if (said.scope) {
         const auto [found, is_new] = scopes_.emplace(*said.scope, kNone);
-        if (is_new) found->second = arena_.new_scope();
+        if (is_new) found->second = tree_.new_scope();
         at = found->second;
       } else {
-        if (scope == kNone) scope = arena_.new_scope();
+        if (scope == kNone) scope = tree_.new_scope();
         at = scope;
       }
-      return arena_.state_shape(conn, said.shape, at, fact);
+      return tree_.state_shape(conn, said.shape, at, fact);
     }
     case Said::Type::kValue: return state_value(conn, said.value, fact);
-    case Said::Type::kNext: return arena_.state_next(conn, next, fact);
+    case Said::Type::kNext: return tree_.state_next(conn, next, fact);
   }
 }
 
 void ModelBuilder::state_value(ConnId conn, const HostValue& value, uint32_t fact) {
-  const Edge& edge = arena_.edge_of(conn);
+  const Edge& edge = tree_.edge_of(conn);
   if (edge.value && !(*edge.value == value && !edge.initial)) {
-    refuse(fmt::format("'{}' would have two values", arena_.key(conn)), ErrorKind::kValue,
+    refuse(fmt::format("'{}' would have two values", tree_.key(conn)), ErrorKind::kValue,
            Code::kValueConflict);
   }
-  arena_.state_value(conn, value, false, fact);
+  tree_.state_value(conn, value, false, fact);
 }
 
 }  // namespace mithril::model

@@ -25,19 +25,19 @@ void ModelBuilder::divide_wires() {
 
 void ModelBuilder::divide_wire(const MergeRecord& record, const std::vector<NodeId>& ops) {
   const ConnId merged = wire(model_named(record.model), record.wire);
-  const Conn& c = arena_.conn(merged);
-  if (c.outer != kNone || arena_.node(c.node).op != nullptr) {
+  const Conn& c = tree_.conn(merged);
+  if (c.outer != kNone || tree_.node(c.node).op != nullptr) {
     refuse(fmt::format("'{}' is no wire that others were merged into", record.wire));
   }
-  const EdgeId part = arena_.new_edge();
-  arena_.edges[part].label = arena_.edges[c.edge].label;
+  const EdgeId part = tree_.new_edge();
+  tree_.edges[part].label = tree_.edges[c.edge].label;
   for (const auto& [op, name] : record.keys) {
     if (static_cast<size_t>(op) >= ops.size()) refuse("a history of other ops");
     const ConnId key = wire(ops[static_cast<size_t>(op)], name);
-    if (arena_.conn(key).edge != c.edge) {
+    if (tree_.conn(key).edge != c.edge) {
       refuse(fmt::format("'{}' is not connected to '{}'", name, record.wire));
     }
-    arena_.conns[key].edge = part;
+    tree_.conns[key].edge = part;
   }
   for (const auto& mention : record.facts) {
     if (!part_of_mention_.emplace(mention, parts_.size()).second) {
@@ -51,14 +51,14 @@ void ModelBuilder::divide_wire(const MergeRecord& record, const std::vector<Node
 EdgeId ModelBuilder::edge_of_mention(ConnId conn) {
   const auto found = part_of_mention_.find(mention_);
   ++mention_.second;
-  if (found == part_of_mention_.end()) return arena_.root(arena_.conn(conn).edge);
+  if (found == part_of_mention_.end()) return tree_.root(tree_.conn(conn).edge);
   const Part& part = parts_[found->second];
   const EdgeId first = parts_.front().edge;  // they were made one after the other
-  const size_t number = arena_.conn(conn).edge - first;
-  const bool is_of_part = arena_.conn(conn).edge >= first && number < parts_.size();
-  const EdgeId whole = is_of_part ? arena_.conn(parts_[number].wire).edge : arena_.conn(conn).edge;
-  if (whole != arena_.conn(part.wire).edge) refuse("a history whose facts are about other wires");
-  return arena_.root(part.edge);
+  const size_t number = tree_.conn(conn).edge - first;
+  const bool is_of_part = tree_.conn(conn).edge >= first && number < parts_.size();
+  const EdgeId whole = is_of_part ? tree_.conn(parts_[number].wire).edge : tree_.conn(conn).edge;
+  if (whole != tree_.conn(part.wire).edge) refuse("a history whose facts are about other wires");
+  return tree_.root(part.edge);
 }
 
 bool ModelBuilder::is_merged_next(size_t done) const {
@@ -69,11 +69,11 @@ bool ModelBuilder::is_merged_next(size_t done) const {
 void ModelBuilder::merge_next() {
   const MergeRecord& record = file_.history->merges[joined_];
   const Part& part = parts_[joined_++];
-  const EdgeId stays = arena_.root(record.into ? parts_[static_cast<size_t>(*record.into)].edge
-                                               : arena_.conn(part.wire).edge);
-  Edge& edge = arena_.edges[stays];
-  edge.size = std::max(edge.size, arena_.edges[part.edge].size);
-  arena_.unite(stays, part.edge, arena_.key(part.wire), place(record.place, 0), record.by);
+  const EdgeId stays = tree_.root(record.into ? parts_[static_cast<size_t>(*record.into)].edge
+                                              : tree_.conn(part.wire).edge);
+  Edge& edge = tree_.edges[stays];
+  edge.size = std::max(edge.size, tree_.edges[part.edge].size);
+  tree_.unite(stays, part.edge, tree_.key(part.wire), place(record.place, 0), record.by);
 }
 
 }  // namespace mithril::model

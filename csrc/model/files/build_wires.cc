@@ -12,7 +12,7 @@ using core::ErrorKind;
 
 void ModelBuilder::connect() {
   for (auto made = made_.rbegin(); made != made_.rend(); ++made) {
-    if (arena_.node(made->node).op != nullptr) continue;
+    if (tree_.node(made->node).op != nullptr) continue;
     connect_parts(made->node);
     set_origins(*made);
     check_cycles(made->node);
@@ -20,17 +20,17 @@ void ModelBuilder::connect() {
 }
 
 void ModelBuilder::connect_parts(NodeId id) {
-  for (const NodeId child : arena_.node(id).children) {
-    for (const ConnId key : arena_.node(child).conns) {
-      const ConnId outer = arena_.conn(key).outer;
+  for (const NodeId child : tree_.node(id).children) {
+    for (const ConnId key : tree_.node(child).conns) {
+      const ConnId outer = tree_.conn(key).outer;
       if (outer == kNone) continue;
-      Conn& c = arena_.conns[outer];
-      if (!arena_.conn(key).produced()) {
+      Conn& c = tree_.conns[outer];
+      if (!tree_.conn(key).produced()) {
         if (c.consumers++ == 0) c.first_consumer = key;
         continue;
       }
       if (c.produced()) {
-        refuse(fmt::format("'{}' of {} is written twice", arena_.key(outer), describe(id)),
+        refuse(fmt::format("'{}' of {} is written twice", tree_.key(outer), describe(id)),
                ErrorKind::kMultiWrite, Code::kMultiWrite);
       }
       c.producer = key;
@@ -40,34 +40,34 @@ void ModelBuilder::connect_parts(NodeId id) {
 
 void ModelBuilder::set_origins(const Made& made) {
   for (const auto& [key, reader] : made.model->readers) {
-    const auto& parts = arena_.node(made.node).children;
+    const auto& parts = tree_.node(made.node).children;
     if (static_cast<size_t>(reader.first) >= parts.size()) refuse("a reader that is no part");
     const ConnId from = wire(parts[static_cast<size_t>(reader.first)], reader.second);
     const ConnId to = wire(made.node, key);
-    if (arena_.conn(from).outer != to) refuse("a reader that does not read");
-    arena_.conns[to].first_consumer = from;
+    if (tree_.conn(from).outer != to) refuse("a reader that does not read");
+    tree_.conns[to].first_consumer = from;
   }
-  for (const ConnId conn : arena_.node(made.node).conns) {
-    Conn& c = arena_.conns[conn];
-    c.origin = usual_origin(arena_, c, c.first_consumer);
+  for (const ConnId conn : tree_.node(made.node).conns) {
+    Conn& c = tree_.conns[conn];
+    c.origin = usual_origin(tree_, c, c.first_consumer);
   }
   for (const auto& [key, origin] : made.model->origins) {
-    arena_.conns[wire(made.node, key)].origin = origin;
+    tree_.conns[wire(made.node, key)].origin = origin;
   }
 }
 
 void ModelBuilder::check_cycles(NodeId id) const {
-  const std::vector<NodeId>& parts = arena_.node(id).children;
+  const std::vector<NodeId>& parts = tree_.node(id).children;
   std::unordered_map<NodeId, size_t> waits;
   std::unordered_map<NodeId, std::vector<NodeId>> readers;
   const auto producer_of = [&](ConnId key) {
-    const ConnId outer = arena_.conn(key).produced() ? kNone : arena_.conn(key).outer;
-    const bool is_made = outer != kNone && arena_.conn(outer).produced();
-    return is_made ? arena_.conn(arena_.conn(outer).producer).node : kNone;
+    const ConnId outer = tree_.conn(key).produced() ? kNone : tree_.conn(key).outer;
+    const bool is_made = outer != kNone && tree_.conn(outer).produced();
+    return is_made ? tree_.conn(tree_.conn(outer).producer).node : kNone;
   };
   std::vector<NodeId> ready;
   for (const NodeId part : parts) {
-    for (const ConnId key : arena_.node(part).conns) {
+    for (const ConnId key : tree_.node(part).conns) {
       const NodeId producer = producer_of(key);
       if (producer == kNone) continue;
       ++waits[part];
@@ -84,7 +84,7 @@ void ModelBuilder::check_cycles(NodeId id) const {
       if (--waits[reader] == 0) ready.push_back(reader);
     }
   }
-  if (done == parts.size() || !feeds_itself(arena_, arena_.node(id).conns)) return;
+  if (done == parts.size() || !feeds_itself(tree_, tree_.node(id).conns)) return;
   refuse(fmt::format("the wiring of {} has a cycle", describe(id)), ErrorKind::kCycle,
          Code::kCycle);
 }
@@ -101,9 +101,9 @@ void ModelBuilder::finish_models() {
   }
   for (const Made& made : made_) {
     if (made.part != nullptr) check_connected(made.node);
-    for (const ConnId conn : arena_.node(made.node).conns) {
-      const Conn& c = arena_.conn(conn);
-      Edge& edge = arena_.edges[c.edge];
+    for (const ConnId conn : tree_.node(made.node).conns) {
+      const Conn& c = tree_.conn(conn);
+      Edge& edge = tree_.edges[c.edge];
       if (c.outer == kNone && edge.label.empty()) edge.label = usual_label(c);
     }
   }
@@ -112,10 +112,10 @@ void ModelBuilder::finish_models() {
 void ModelBuilder::set_kinds_of_keys(const Made& made) {
   const auto expose = [&](Name key) {
     const ConnId conn = wire(made.node, key);
-    if (!arena_.conn(conn).produced()) {
+    if (!tree_.conn(conn).produced()) {
       refuse(fmt::format("'{}' of {} is no output: nothing writes it", key, describe(made.node)));
     }
-    arena_.expose(conn);
+    tree_.expose(conn);
   };
   if (made.model == nullptr) {
     set_canonical(made.node, made.part->cins ? &*made.part->cins : nullptr, true);
@@ -125,8 +125,8 @@ void ModelBuilder::set_kinds_of_keys(const Made& made) {
   for (const Name key : made.model->outputs) expose(key);
   for (const Name key : made.model->latent) {
     const ConnId conn = wire(made.node, key);
-    if (arena_.conn(conn).produced()) refuse(fmt::format("'{}' is no input", key));
-    arena_.conns[conn].latent = true;
+    if (tree_.conn(conn).produced()) refuse(fmt::format("'{}' is no input", key));
+    tree_.conns[conn].latent = true;
   }
   set_canonical(made.node, &made.model->cins, true);
   set_canonical(made.node, &made.model->couts, false);
@@ -137,25 +137,25 @@ void ModelBuilder::set_canonical(NodeId id, const std::vector<Name>* names, bool
   if (names == nullptr) return;
   for (const Name name : *names) {
     const ConnId conn = wire(id, name);
-    if (arena_.conn(conn).produced() == inputs) {
+    if (tree_.conn(conn).produced() == inputs) {
       refuse(fmt::format("'{}' cannot be a canonical {}", name, inputs ? "input" : "output"));
     }
-    inputs ? arena_.add_cin(conn) : arena_.add_cout(conn);
+    inputs ? tree_.add_cin(conn) : tree_.add_cout(conn);
   }
 }
 
 void ModelBuilder::set_edges(const Made& made) {
   const auto edge = [&](Name key) -> Edge& {
     const ConnId conn = wire(made.node, key);
-    if (arena_.conn(conn).outer != kNone) {
+    if (tree_.conn(conn).outer != kNone) {
       refuse(fmt::format("what is known of '{}' stands with an outer model", key));
     }
-    return arena_.edges[arena_.conn(conn).edge];
+    return tree_.edges[tree_.conn(conn).edge];
   };
   const auto state = [&](Name key, std::optional<bool> differentiable, const HostValue* initial) {
-    const uint32_t fact = arena_.new_fact(where_, "load");
-    arena_.statements.push_back({wire(made.node, key), fact, differentiable,
-                                 initial ? std::make_shared<const HostValue>(*initial) : nullptr});
+    const uint32_t fact = tree_.new_fact(where_, "load");
+    tree_.statements.push_back({wire(made.node, key), fact, differentiable,
+                                initial ? std::make_shared<const HostValue>(*initial) : nullptr});
     return fact;
   };
   for (const auto& [key, is_differentiable] : made.model->differentiable) {
@@ -171,29 +171,29 @@ void ModelBuilder::set_edges(const Made& made) {
 }
 
 ConnId ModelBuilder::outermost(ConnId conn) const {
-  while (arena_.conn(conn).outer != kNone) conn = arena_.conn(conn).outer;
+  while (tree_.conn(conn).outer != kNone) conn = tree_.conn(conn).outer;
   return conn;
 }
 
 void ModelBuilder::bind_states(const Made& made) {
   for (const StateRecord& record : made.model->states) {
     const ConnId input = wire(made.node, record.input), output = wire(made.node, record.output);
-    if (arena_.conn(input).produced() || !arena_.conn(output).produced()) {
+    if (tree_.conn(input).produced() || !tree_.conn(output).produced()) {
       refuse(fmt::format("state goes from a computed wire to an input, not from '{}' to '{}'",
                          record.output, record.input));
     }
-    for (const State& state : arena_.node(made.node).states) {
+    for (const State& state : tree_.node(made.node).states) {
       if (state.input == input || state.output == output) refuse("state is bound twice");
     }
-    arena_.node(made.node).states.push_back({input, output, record.initial});
+    tree_.node(made.node).states.push_back({input, output, record.initial});
     next_[outermost(input)] = outermost(output);
   }
 }
 
 void ModelBuilder::check_connected(NodeId id) const {
-  for (const ConnId c : arena_.externals(id)) {
-    if (arena_.conn(c).outer != kNone) continue;
-    refuse(fmt::format("'{}' of {} is not connected", arena_.key(c), describe(id)));
+  for (const ConnId c : tree_.externals(id)) {
+    if (tree_.conn(c).outer != kNone) continue;
+    refuse(fmt::format("'{}' of {} is not connected", tree_.key(c), describe(id)));
   }
 }
 

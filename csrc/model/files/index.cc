@@ -31,7 +31,7 @@ uint64_t hash_of(std::string_view text) {  // FNV-1a
 
 }  // namespace
 
-FileIndex::FileIndex(const Arena& tree, NodeId outermost) : arena(tree), top(outermost) {
+FileIndex::FileIndex(const ModelTree& all, NodeId outermost) : tree(all), top(outermost) {
   number_nodes();
   find_wires();
 }
@@ -50,15 +50,15 @@ void FileIndex::number_nodes() {
     const NodeId id = stack.back();
     stack.pop_back();
     order.push_back(id);
-    const Node& node = arena.node(id);
+    const Node& node = tree.node(id);
     if (node.op != nullptr) op_number.emplace(id, op_number.size());
     stack.insert(stack.end(), node.children.rbegin(), node.children.rend());
     const bool has_models = std::any_of(node.children.begin(), node.children.end(),
-                                        [&](NodeId c) { return arena.node(c).op == nullptr; });
+                                        [&](NodeId c) { return tree.node(c).op == nullptr; });
     if (!has_models) continue;
-    const std::vector<std::string> names = arena.child_names(id);
+    const std::vector<std::string> names = tree.child_names(id);
     for (size_t i = 0; i < names.size(); ++i) {
-      if (arena.node(node.children[i]).op != nullptr) continue;
+      if (tree.node(node.children[i]).op != nullptr) continue;
       std::string child = id_of(id, names[i]);
       while (!taken.insert(child).second) child += '~';
       ids.emplace(node.children[i], std::move(child));
@@ -69,16 +69,16 @@ void FileIndex::number_nodes() {
 void FileIndex::find_wires() {
   for (const NodeId id : order) {
     for (const ConnId c : wires(id)) {
-      if (arena.surviving(arena.conn(c).outer) == kNone)
-        visible_wire.emplace(arena.root(arena.conn(c).edge), c);
+      if (tree.surviving(tree.conn(c).outer) == kNone)
+        visible_wire.emplace(tree.root(tree.conn(c).edge), c);
     }
   }
 }
 
 std::vector<ConnId> FileIndex::wires(NodeId id) const {
   std::vector<ConnId> out;
-  for (const ConnId c : arena.node(id).conns) {
-    if (arena.conn(c).merged == kNone) out.push_back(c);
+  for (const ConnId c : tree.node(id).conns) {
+    if (tree.conn(c).merged == kNone) out.push_back(c);
   }
   return out;
 }

@@ -10,9 +10,9 @@
 namespace mithril::model {
 
 struct FileIndex {
-  FileIndex(const Arena& tree, NodeId outermost);
+  FileIndex(const ModelTree& all, NodeId outermost);
 
-  const Arena& arena;
+  const ModelTree& tree;
   NodeId top;
   std::vector<NodeId> order;  // parents before children, in the order of insertion
   std::unordered_map<NodeId, std::string> ids;      // of submodels
@@ -24,8 +24,8 @@ struct FileIndex {
   }
   /// Those that are one with another are left out.
   std::vector<ConnId> wires(NodeId id) const;
-  bool sees(EdgeId edge) const { return visible_wire.count(arena.root(edge)) != 0; }
-  ConnId wire(EdgeId edge) const { return visible_wire.at(arena.root(edge)); }
+  bool sees(EdgeId edge) const { return visible_wire.count(tree.root(edge)) != 0; }
+  ConnId wire(EdgeId edge) const { return visible_wire.at(tree.root(edge)); }
   /// "" for the outermost one.
   std::string id(NodeId model) const { return model == top ? "" : ids.at(model); }
 

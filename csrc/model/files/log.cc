@@ -5,21 +5,21 @@
 
 namespace mithril::model {
 
-FileLog::FileLog(const FileIndex& index) : index_(index), arena_(index.arena) {
+FileLog::FileLog(const FileIndex& index) : index_(index), tree_(index.tree) {
   sort();
   name_scopes();
 }
 
 size_t FileLog::place_of(const Entry& entry) const {
-  return static_cast<size_t>(&entry - arena_.log.data());
+  return static_cast<size_t>(&entry - tree_.log.data());
 }
 
 void FileLog::sort() {
   std::unordered_map<uint32_t, NodeId> op_of;  // fact -> the op that it made
-  for (const Entry& entry : arena_.log) {
+  for (const Entry& entry : tree_.log) {
     if (entry.type == Entry::Type::kRule) op_of.emplace(entry.fact, entry.id);
   }
-  for (const Entry& entry : arena_.log) sort_entry(entry, op_of);
+  for (const Entry& entry : tree_.log) sort_entry(entry, op_of);
 }
 
 void FileLog::sort_entry(const Entry& entry, const std::unordered_map<uint32_t, NodeId>& op_of) {
@@ -46,7 +46,7 @@ void FileLog::sort_entry(const Entry& entry, const std::unordered_map<uint32_t, 
 
 // Those that lost a key are no more.
 void FileLog::add_constraint(const Entry& entry) {
-  if (!index_.has(entry.id) || arena_.node(entry.id).constraints[entry.other].keys.empty()) return;
+  if (!index_.has(entry.id) || tree_.node(entry.id).constraints[entry.other].keys.empty()) return;
   items.push_back({Item::Type::kCall, calls.size(), place_of(entry)});
   calls.push_back({entry.fact, {&entry}});
   constraints[entry.id].push_back(entry.other);
@@ -55,7 +55,7 @@ void FileLog::add_constraint(const Entry& entry) {
 void FileLog::add_merge(const Entry& entry) {
   // A tree that was taken into another one is solved with one wire from the start.
   const bool was_known =
-      arena_.edges[entry.id].cell.valid() && arena_.edges[entry.other].cell.valid();
+      tree_.edges[entry.id].cell.valid() && tree_.edges[entry.other].cell.valid();
   if (!was_known) return;
   merge_of_gone_.emplace(entry.other, merges.size());
   const size_t at = items.size() - merges.size();
@@ -64,7 +64,7 @@ void FileLog::add_merge(const Entry& entry) {
 }
 
 size_t FileLog::merge_of(EdgeId edge) const {
-  for (EdgeId at = edge; at != kNone; at = arena_.edges[at].parent) {
+  for (EdgeId at = edge; at != kNone; at = tree_.edges[at].parent) {
     if (const auto found = merge_of_gone_.find(at); found != merge_of_gone_.end()) {
       return found->second;
     }

@@ -23,7 +23,7 @@ struct FileLog {
     uint32_t fact = kNone;
     size_t at = 0;  // how many items came before it, merges aside
   };
-  /// An op's rule, a call, or a merge, by number; `place`: in the arena's log.
+  /// An op's rule, a call, or a merge, by number; `place`: in the tree's log.
   struct Item {
     enum class Type : uint8_t { kOp, kCall, kMerge };
     Type type;
@@ -51,7 +51,7 @@ struct FileLog {
 
   std::unordered_map<EdgeId, size_t> merge_of_gone_;
   const FileIndex& index_;
-  const Arena& arena_;
+  const ModelTree& tree_;
 };
 
 }  // namespace mithril::model

@@ -21,7 +21,7 @@ inline constexpr infer::KindSet kMeasured =
 /// The value of "containers".
 std::vector<infer::Container> read_containers(core::JsonReader& in);
 infer::Interval read_interval(core::JsonReader& in);
-/// Whether each container is of a kind in the type.
+/// Tells whether each container is of a kind in the type.
 bool fits(const infer::Type& type);
 
 }  // namespace mithril::model

@@ -17,7 +17,7 @@ namespace {
 
 class TreeWriter {
  public:
-  TreeWriter(const Arena& arena, NodeId top) : arena_(arena), index_(arena, top), log_(index_) {}
+  TreeWriter(const ModelTree& tree, NodeId top) : tree_(tree), index_(tree, top), log_(index_) {}
   std::string write(bool history, std::string_view training);
 
  private:
@@ -38,7 +38,7 @@ class TreeWriter {
   template <class Conns>
   void keys(std::string_view key, const Conns& conns);
 
-  const Arena& arena_;
+  const ModelTree& tree_;
   const FileIndex index_;
   const FileLog log_;
   core::JsonWriter out_;
@@ -54,7 +54,7 @@ std::string TreeWriter::write(bool history, std::string_view training) {
   out_.key("submodels");
   out_.begin_object();
   for (const NodeId id : index_.order) {
-    if (id == index_.top || arena_.node(id).op != nullptr) continue;
+    if (id == index_.top || tree_.node(id).op != nullptr) continue;
     out_.key(index_.ids.at(id));
     write_model(id);
   }
@@ -76,7 +76,7 @@ template <class Conns>
 void TreeWriter::keys(std::string_view key, const Conns& conns) {
   out_.key(key);
   out_.begin_array();
-  for (const ConnId c : conns) out_.string(arena_.key(c));
+  for (const ConnId c : conns) out_.string(tree_.key(c));
   out_.end_array();
 }
 
@@ -87,7 +87,7 @@ std::vector<ConnId> members(const ConnSet& set) {
 }
 
 void TreeWriter::write_model(NodeId id) {
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   out_.begin_object();
   text("name", node.name);
   text("class", node.class_name, usual_class(node.op));
@@ -112,7 +112,7 @@ void TreeWriter::write_model(NodeId id) {
 }
 
 void TreeWriter::write_initializers(NodeId id) {
-  const std::vector<Initializer>& all = arena_.node(id).initializers;
+  const std::vector<Initializer>& all = tree_.node(id).initializers;
   if (all.empty()) return;
   out_.key("initializers");
   out_.begin_object();
@@ -124,12 +124,12 @@ void TreeWriter::write_initializers(NodeId id) {
 }
 
 void TreeWriter::write_wires(NodeId id) {
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   const std::vector<ConnId> conns = index_.wires(id);
   keys("wires", conns);
   uint32_t last = 0;
   for (const ConnId c : conns) {
-    if (arena_.conn(c).name.empty()) last = std::max(last, arena_.conn(c).number);
+    if (tree_.conn(c).name.empty()) last = std::max(last, tree_.conn(c).number);
   }
   if (last == node.numbered.size()) return;
   out_.key("numbered");
@@ -137,10 +137,10 @@ void TreeWriter::write_wires(NodeId id) {
 }
 
 void TreeWriter::write_sets(NodeId id) {
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   std::vector<ConnId> latent;
   for (const ConnId c : index_.wires(id)) {
-    if (arena_.conn(c).latent) latent.push_back(c);
+    if (tree_.conn(c).latent) latent.push_back(c);
   }
   keys("outputs", node.outputs);
   keys("cins", members(node.cins));
@@ -151,11 +151,11 @@ void TreeWriter::write_sets(NodeId id) {
 // Which key reads a wire first, and the innermost name: as submodels in their order make them.
 void TreeWriter::write_origins(NodeId id) {
   std::unordered_map<ConnId, std::pair<size_t, ConnId>> readers;
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   for (size_t i = 0; i < node.children.size(); ++i) {
     for (const ConnId c : index_.wires(node.children[i])) {
-      const ConnId outer = arena_.surviving(arena_.conn(c).outer);
-      if (outer != kNone && !arena_.conn(c).produced()) readers.emplace(outer, std::pair(i, c));
+      const ConnId outer = tree_.surviving(tree_.conn(c).outer);
+      if (outer != kNone && !tree_.conn(c).produced()) readers.emplace(outer, std::pair(i, c));
     }
   }
   bool any = false;
@@ -164,33 +164,33 @@ void TreeWriter::write_origins(NodeId id) {
     for (const ConnId c : index_.wires(id)) {
       const auto found = readers.find(c);
       const ConnId reader = found == readers.end() ? kNone : found->second.second;
-      if (!is_unusual(arena_.conn(c), reader)) continue;
+      if (!is_unusual(tree_.conn(c), reader)) continue;
       if (!any) {
         out_.key(key);
         out_.begin_object();
       }
       any = true;
-      out_.key(arena_.key(c));
-      write(arena_.conn(c));
+      out_.key(tree_.key(c));
+      write(tree_.conn(c));
     }
     if (any) out_.end_object();
   };
   each(
       "origins",
-      [&](const Conn& c, ConnId reader) { return c.origin != usual_origin(arena_, c, reader); },
+      [&](const Conn& c, ConnId reader) { return c.origin != usual_origin(tree_, c, reader); },
       [&](const Conn& c) { out_.string(c.origin); });
   each(
       "readers",
       [&](const Conn& c, ConnId reader) {
-        return c.first_consumer != kNone && arena_.surviving(c.first_consumer) != reader;
+        return c.first_consumer != kNone && tree_.surviving(c.first_consumer) != reader;
       },
       [&](const Conn& c) {
-        const ConnId reader = arena_.surviving(c.first_consumer);
+        const ConnId reader = tree_.surviving(c.first_consumer);
         const auto& siblings = node.children;
-        const auto part = std::find(siblings.begin(), siblings.end(), arena_.conn(reader).node);
+        const auto part = std::find(siblings.begin(), siblings.end(), tree_.conn(reader).node);
         out_.begin_array(true);
         out_.integer(part - siblings.begin());
-        out_.string(arena_.key(reader));
+        out_.string(tree_.key(reader));
         out_.end_array();
       });
 }
@@ -200,14 +200,14 @@ void TreeWriter::write_edges(NodeId id) {
   const auto each = [&](std::string_view key, auto is_wanted, auto write) {
     bool any = false;
     for (const ConnId c : index_.wires(id)) {
-      const Edge& edge = arena_.edge_of(c);
-      if (index_.wire(arena_.conn(c).edge) != c || !is_wanted(edge, c)) continue;
+      const Edge& edge = tree_.edge_of(c);
+      if (index_.wire(tree_.conn(c).edge) != c || !is_wanted(edge, c)) continue;
       if (!any) {
         out_.key(key);
         out_.begin_object();
       }
       any = true;
-      out_.key(arena_.key(c));
+      out_.key(tree_.key(c));
       write(edge);
     }
     if (any) out_.end_object();
@@ -219,19 +219,19 @@ void TreeWriter::write_edges(NodeId id) {
       "initial", [](const Edge& e, ConnId) { return e.value && e.initial; },
       [&](const Edge& e) { write_value(out_, *e.value, fmt::format("wire '{}'", e.label)); });
   each(
-      "labels", [&](const Edge& e, ConnId c) { return e.label != usual_label(arena_.conn(c)); },
+      "labels", [&](const Edge& e, ConnId c) { return e.label != usual_label(tree_.conn(c)); },
       [&](const Edge& e) { out_.string(e.label); });
 }
 
 void TreeWriter::write_states(NodeId id) {
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   if (node.states.empty()) return;
   out_.key("states");
   out_.begin_array();
   for (const State& state : node.states) {
     out_.begin_object();
-    text("input", arena_.key(arena_.surviving(state.input)));
-    text("output", arena_.key(arena_.surviving(state.output)));
+    text("input", tree_.key(tree_.surviving(state.input)));
+    text("output", tree_.key(tree_.surviving(state.output)));
     if (state.initial) {
       out_.key("initial");
       write_value(out_, *state.initial, "a state");
@@ -242,7 +242,7 @@ void TreeWriter::write_states(NodeId id) {
 }
 
 void TreeWriter::write_child(NodeId id) {
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   out_.begin_object();
   if (node.op == nullptr) {
     text("model", index_.ids.at(id));
@@ -253,14 +253,14 @@ void TreeWriter::write_child(NodeId id) {
     write_initializers(id);
     write_child_keys(id);
     const std::vector<ConnId> cins = members(node.cins), couts = members(node.couts);
-    if (cins != usual_cins(arena_, id)) keys("cins", cins);
-    if (couts != usual_couts(arena_, id)) keys("couts", couts);
+    if (cins != usual_cins(tree_, id)) keys("cins", cins);
+    if (couts != usual_couts(tree_, id)) keys("couts", couts);
   }
   out_.end_object();
 }
 
 void TreeWriter::write_leaf(NodeId id) {
-  const Node& node = arena_.node(id);
+  const Node& node = tree_.node(id);
   if (node.op->family == "opaque") {
     core::Error error =
         core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
@@ -292,10 +292,10 @@ void TreeWriter::write_child_keys(NodeId id) {
   out_.key("wires");
   out_.begin_object();
   for (const ConnId c : index_.wires(id)) {
-    const ConnId outer = arena_.surviving(arena_.conn(c).outer);
-    if (outer == kNone && arena_.node(id).op == nullptr) continue;
-    out_.key(arena_.key(c));
-    outer == kNone ? out_.null() : out_.string(arena_.key(outer));
+    const ConnId outer = tree_.surviving(tree_.conn(c).outer);
+    if (outer == kNone && tree_.node(id).op == nullptr) continue;
+    out_.key(tree_.key(c));
+    outer == kNone ? out_.null() : out_.string(tree_.key(outer));
   }
   out_.end_object();
 }
@@ -312,7 +312,7 @@ std::string to_json(const Model& model, bool history, std::string_view training)
     raise(std::move(error));
   }
   model.solve();
-  return TreeWriter(at.arena(), at.node).write(history, training);
+  return TreeWriter(at.tree(), at.node).write(history, training);
 }
 
 }  // namespace mithril::model

@@ -19,7 +19,7 @@ inline void write_text(core::JsonWriter& out, std::string_view key, const std::s
 class FactWriter {
  public:
   FactWriter(core::JsonWriter& out, const FileIndex& index, const FileLog& log)
-      : out_(out), index_(index), arena_(index.arena), log_(log) {}
+      : out_(out), index_(index), tree_(index.tree), log_(log) {}
   /// "values" and "facts": what an op's constructor was told.
   void write_op(NodeId op);
   /// "facts": what was said since.
@@ -32,7 +32,7 @@ class FactWriter {
 
   core::JsonWriter& out_;
   const FileIndex& index_;
-  const Arena& arena_;
+  const ModelTree& tree_;
   const FileLog& log_;
 };
 

@@ -7,10 +7,10 @@
 namespace mithril::model {
 
 std::string FactWriter::key_of(NodeId op, const Entry& entry) const {
-  for (const ConnId c : arena_.node(op).conns) {
-    if (arena_.conn(c).edge == entry.id) return arena_.key(c);
+  for (const ConnId c : tree_.node(op).conns) {
+    if (tree_.conn(c).edge == entry.id) return tree_.key(c);
   }
-  return arena_.key(index_.wire(entry.id));
+  return tree_.key(index_.wire(entry.id));
 }
 
 void FactWriter::write_op(NodeId op) {
@@ -24,7 +24,7 @@ void FactWriter::write_op(NodeId op) {
       if (!is_value(entry)) continue;
       const std::string key = key_of(op, *entry);
       out_.key(key);
-      write_value(out_, *entry->value, fmt::format("'{}' of {}", key, title(arena_.node(op))));
+      write_value(out_, *entry->value, fmt::format("'{}' of {}", key, title(tree_.node(op))));
     }
     out_.end_object();
   }
@@ -43,7 +43,7 @@ void FactWriter::write_calls() {
   out_.begin_array();
   for (const FileLog::Call& call : log_.calls) {
     out_.begin_object();
-    write_text(out_, "by", arena_.facts[call.fact].text);
+    write_text(out_, "by", tree_.facts[call.fact].text);
     if (call.is_constraint()) {
       write_constraint(*call.entries.front());
       out_.end_object();
@@ -53,7 +53,7 @@ void FactWriter::write_calls() {
     out_.begin_array();
     for (const Entry* entry : call.entries) {
       const ConnId wire = index_.wire(entry->id);
-      write_entry(*entry, arena_.key(wire), index_.id(arena_.conn(wire).node));
+      write_entry(*entry, tree_.key(wire), index_.id(tree_.conn(wire).node));
     }
     out_.end_array();
     out_.end_object();
@@ -63,23 +63,23 @@ void FactWriter::write_calls() {
 
 namespace {
 
-std::string listed(const Arena& arena, const std::vector<ConnId>& keys) {
+std::string listed(const ModelTree& tree, const std::vector<ConnId>& keys) {
   constexpr size_t kMost = 4;
   std::string out;
   for (size_t i = 0; i < std::min(keys.size(), kMost); ++i) {
-    out += fmt::format("{}'{}'", i == 0 ? "" : ", ", arena.key(arena.surviving(keys[i])));
+    out += fmt::format("{}'{}'", i == 0 ? "" : ", ", tree.key(tree.surviving(keys[i])));
   }
   return keys.size() > kMost ? out + " ..." : out;
 }
 
-[[noreturn]] void refuse_unnamed(const Arena& arena, const Entry& entry) {
-  const Node& node = arena.node(entry.id);
+[[noreturn]] void refuse_unnamed(const ModelTree& tree, const Entry& entry) {
+  const Node& node = tree.node(entry.id);
   core::Error error =
       core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
                  "the constraint of {} on {} has no registered name, and files hold no functions",
-                 title(node), listed(arena, node.constraints[entry.other].keys));
+                 title(node), listed(tree, node.constraints[entry.other].keys));
   error.hint = "give the function to ml.constraints.register before it is added";
-  const Fact& fact = arena.facts[entry.fact];
+  const Fact& fact = tree.facts[entry.fact];
   error.facts.push_back({"the constraint", fact.where, fact.text, 0});
   raise(std::move(error));
 }
@@ -87,22 +87,22 @@ std::string listed(const Arena& arena, const std::vector<ConnId>& keys) {
 }  // namespace
 
 void FactWriter::write_constraint(const Entry& entry) {
-  const Node& node = arena_.node(entry.id);
+  const Node& node = tree_.node(entry.id);
   const UserConstraint& constraint = node.constraints[entry.other];
-  if (constraint.name.empty()) refuse_unnamed(arena_, entry);
+  if (constraint.name.empty()) refuse_unnamed(tree_, entry);
   out_.key("constraint");
   out_.begin_object();
   write_text(out_, "name", constraint.name);
   const bool is_part = node.op != nullptr && entry.id != index_.top;
   write_text(out_, "model", index_.id(is_part ? node.parent : entry.id));
   if (is_part) {
-    const std::vector<NodeId>& siblings = arena_.node(node.parent).children;
+    const std::vector<NodeId>& siblings = tree_.node(node.parent).children;
     out_.key("part");
     out_.integer(std::find(siblings.begin(), siblings.end(), entry.id) - siblings.begin());
   }
   out_.key("keys");
   out_.begin_array();
-  for (const ConnId key : constraint.keys) out_.string(arena_.key(arena_.surviving(key)));
+  for (const ConnId key : constraint.keys) out_.string(tree_.key(tree_.surviving(key)));
   out_.end_array();
   if (!constraint.after.empty()) {
     const std::vector<uint32_t>& written = log_.constraints.at(entry.id);
@@ -140,8 +140,8 @@ void FactWriter::write_entry(const Entry& entry, std::string_view wire, std::str
       break;
     case Entry::Type::kSame: {
       const ConnId other = index_.wire(entry.other);
-      write_text(out_, "next", arena_.key(other));
-      write_text(out_, "next_model", index_.id(arena_.conn(other).node));
+      write_text(out_, "next", tree_.key(other));
+      write_text(out_, "next_model", index_.id(tree_.conn(other).node));
       break;
     }
     case Entry::Type::kRule:

@@ -8,7 +8,7 @@ namespace {
 class HistoryWriter {
  public:
   HistoryWriter(core::JsonWriter& out, const FileIndex& index, const FileLog& log)
-      : out_(out), index_(index), arena_(index.arena), log_(log) {}
+      : out_(out), index_(index), tree_(index.tree), log_(log) {}
   void write();
 
  private:
@@ -21,7 +21,7 @@ class HistoryWriter {
 
   core::JsonWriter& out_;
   const FileIndex& index_;
-  const Arena& arena_;
+  const ModelTree& tree_;
   const FileLog& log_;
   std::vector<std::string> files_;
   std::unordered_map<std::string, size_t> file_number_;
@@ -41,17 +41,17 @@ void HistoryWriter::write() {
   write_stops();
   out_.key("models");
   out_.begin_array(true);
-  for (const NodeId id : index_.order) write_place(arena_.node(id).where);
+  for (const NodeId id : index_.order) write_place(tree_.node(id).where);
   out_.end_array();
   out_.key("ops");
   out_.begin_array(true);
   for (const NodeId id : index_.order) {
-    if (arena_.node(id).op != nullptr) write_place(arena_.facts[log_.fact_of_op.at(id)].where);
+    if (tree_.node(id).op != nullptr) write_place(tree_.facts[log_.fact_of_op.at(id)].where);
   }
   out_.end_array();
   out_.key("facts");
   out_.begin_array(true);
-  for (const FileLog::Call& call : log_.calls) write_place(arena_.facts[call.fact].where);
+  for (const FileLog::Call& call : log_.calls) write_place(tree_.facts[call.fact].where);
   out_.end_array();
   write_merges();
   out_.key("files");
@@ -85,7 +85,7 @@ void HistoryWriter::write_order() {
 void HistoryWriter::write_stops() {
   std::vector<std::pair<size_t, int64_t>> runs;
   size_t item = 0, last = 0;
-  for (const size_t stop : arena_.stops) {
+  for (const size_t stop : tree_.stops) {
     while (item < log_.items.size() && log_.items[item].place < stop) ++item;
     if (item == last) continue;
     if (runs.empty() || runs.back().first != item - last) runs.emplace_back(item - last, 0);
@@ -105,10 +105,10 @@ void HistoryWriter::write_stops() {
 std::vector<std::vector<std::pair<size_t, std::string>>> HistoryWriter::keys_by_merge() const {
   std::vector<std::vector<std::pair<size_t, std::string>>> out(log_.merges.size());
   for (const NodeId id : index_.order) {
-    if (arena_.node(id).op == nullptr) continue;
-    for (const ConnId c : arena_.node(id).conns) {
-      const size_t merge = log_.merge_of(arena_.conn(c).edge);
-      if (merge != kNone) out[merge].emplace_back(index_.op_number.at(id), arena_.key(c));
+    if (tree_.node(id).op == nullptr) continue;
+    for (const ConnId c : tree_.node(id).conns) {
+      const size_t merge = log_.merge_of(tree_.conn(c).edge);
+      if (merge != kNone) out[merge].emplace_back(index_.op_number.at(id), tree_.key(c));
     }
   }
   return out;
@@ -126,7 +126,7 @@ std::vector<std::vector<std::pair<size_t, size_t>>> HistoryWriter::mentions_by_m
     };
     for (const Entry* entry : log_.calls[call].entries) {
       if (entry->type == Entry::Type::kConstraint) {
-        for (const EdgeId edge : arena_.node(entry->id).constraints[entry->other].edges) add(edge);
+        for (const EdgeId edge : tree_.node(entry->id).constraints[entry->other].edges) add(edge);
         continue;
       }
       add(entry->id);
@@ -144,12 +144,12 @@ void HistoryWriter::write_merges() {
   out_.begin_array();
   for (size_t i = 0; i < log_.merges.size(); ++i) {
     const FileLog::Merge& merge = log_.merges[i];
-    const Fact& fact = arena_.facts[merge.fact];
+    const Fact& fact = tree_.facts[merge.fact];
     const ConnId wire = index_.wire(merge.gone);
     out_.begin_object();
     write_text(out_, "by", fact.text);
-    write_text(out_, "model", index_.id(arena_.conn(wire).node));
-    write_text(out_, "wire", arena_.key(wire));
+    write_text(out_, "model", index_.id(tree_.conn(wire).node));
+    write_text(out_, "wire", tree_.key(wire));
     if (const size_t into = log_.merge_of(merge.stays); into != kNone) {
       out_.key("into");
       out_.integer(static_cast<int64_t>(into));

@@ -10,14 +10,14 @@ using core::ErrorKind;
 
 std::vector<ConnId> FlatModel::root_inputs() const {
   std::vector<ConnId> found;
-  for (const ConnId c : arena().node(node()).conns) {
-    if (arena().conn(c).merged == kNone && !arena().conn(c).produced()) found.push_back(c);
+  for (const ConnId c : tree().node(node()).conns) {
+    if (tree().conn(c).merged == kNone && !tree().conn(c).produced()) found.push_back(c);
   }
   return found;
 }
 
 bool FlatModel::is_trained(EdgeId e) const {
-  const Edge& at = arena().edges[e];
+  const Edge& at = tree().edges[e];
   return at.differentiable.value_or(at.trainable) || trainable_.count(e) != 0;
 }
 
@@ -37,7 +37,7 @@ ir::Role FlatModel::role(EdgeId e, const Reader* reader, FlatKey& key) {
   }
   if (!is_trained(e) || !key.kinds.meets(infer::kFloating)) return ir::Role::kData;
   key.trainable = true;
-  if (arena().edges[e].value) key.initial = arena().edges[e].value;
+  if (tree().edges[e].value) key.initial = tree().edges[e].value;
   if (input != nullptr && input->trainable) key.init = input->init;
   if (reader != nullptr) initialize(e, reader->leaf, key);
   return ir::Role::kParam;
@@ -60,11 +60,11 @@ void FlatModel::refuse_unnamed(EdgeId e, const std::string& name) const {
   core::Error error = core::fail(ErrorKind::kKey, Code::kUnnamedInput,
                                  "the data key '{}' has no name in the model", name);
   for (const ConnId c : root_inputs()) {
-    const ConnId reader = arena().conn(c).first_consumer;
+    const ConnId reader = tree().conn(c).first_consumer;
     if (edge(c) != e || reader == kNone) continue;
-    const Node& node = arena().node(arena().conn(reader).node);
+    const Node& node = tree().node(tree().conn(reader).node);
     error.facts.push_back(
-        {fmt::format("{} : no name", arena().key(reader)), node.where, title(node), 0});
+        {fmt::format("{} : no name", tree().key(reader)), node.where, title(node), 0});
   }
   raise(std::move(error), options.where);
 }
@@ -133,7 +133,7 @@ void FlatModel::add_key(EdgeId e, infer::CellId at, FlatKey key, bool named) {
                      infer::to_string(key.kinds)),
           options.where);
   }
-  const bool is_initial = arena().edges[e].value && arena().edges[e].initial;
+  const bool is_initial = tree().edges[e].value && tree().edges[e].initial;
   if (key.role == ir::Role::kData && is_initial && data_.count(e) == 0) refuse_initial(key.name);
   const auto open = open_kinds_.find(at.index);
   if (key.role == ir::Role::kData && open != open_kinds_.end()) key.open_kinds = open->second;
@@ -153,11 +153,11 @@ void FlatModel::add_key(EdgeId e, infer::CellId at, FlatKey key, bool named) {
 
 // The key of the first part that a wire of a training model stands for, else the wire itself.
 ConnId FlatModel::key_of_part(ConnId wire) const {
-  const std::vector<NodeId>& parts = arena().node(node()).children;
-  const ConnId reader = arena().conn(wire).first_consumer;
+  const std::vector<NodeId>& parts = tree().node(node()).children;
+  const ConnId reader = tree().conn(wire).first_consumer;
   if (!options.names_of_part || parts.empty() || reader == kNone) return wire;
-  const ConnId key = arena().surviving(reader);
-  return arena().conn(key).node == parts.front() ? key : wire;
+  const ConnId key = tree().surviving(reader);
+  return tree().conn(key).node == parts.front() ? key : wire;
 }
 
 // Names of the inputs without a name, by what compile was told, where these are not numbered. Two
@@ -165,14 +165,14 @@ ConnId FlatModel::key_of_part(ConnId wire) const {
 std::unordered_map<ConnId, std::string> FlatModel::names_by_place() {
   std::unordered_map<ConnId, std::string> out_names;
   if (!options.path_names && options.short_names) return out_names;
-  if (arena().node(node()).op != nullptr) return out_names;
+  if (tree().node(node()).op != nullptr) return out_names;
   std::unordered_set<std::string> taken;
-  for (const ConnId c : arena().node(node()).conns) taken.insert(arena().conn(c).name);
-  const auto& cins = arena().node(node()).cins;
+  for (const ConnId c : tree().node(node()).conns) taken.insert(tree().conn(c).name);
+  const auto& cins = tree().node(node()).cins;
   const ConnId only_cin = cins.size() == 1 ? cins.begin()->second : kNone;
   for (const ConnId c : root_inputs()) {
     const ConnId key = key_of_part(c);
-    if (!arena().conn(key).name.empty() || (options.path_names && c == only_cin)) continue;
+    if (!tree().conn(key).name.empty() || (options.path_names && c == only_cin)) continue;
     std::string name = name_by_place(key);
     while (!taken.insert(name).second) name.insert(0, 1, '_');
     out_names[c] = std::move(name);
@@ -182,16 +182,16 @@ std::unordered_map<ConnId, std::string> FlatModel::names_by_place() {
 
 // As the model that has the key would call it, were it compiled alone.
 std::string FlatModel::name_by_place(ConnId key) {
-  const NodeId part = arena().conn(key).node;
+  const NodeId part = tree().conn(key).node;
   if (!options.path_names) return paths.long_name(key, part);
-  return arena().node(part).op != nullptr ? paths.key_path(part, arena().conn(key).origin, node())
-                                          : paths.key_path(key, part);
+  return tree().node(part).op != nullptr ? paths.key_path(part, tree().conn(key).origin, node())
+                                         : paths.key_path(key, part);
 }
 
 // A constant whose readers were discarded is a mistake; what only a part without outputs reads, or
 // nothing, may be given as the model has the key.
 void FlatModel::refuse_unread(ConnId c) {
-  const std::string said = fmt::format("constant_keys: no output depends on '{}'", arena().key(c));
+  const std::string said = fmt::format("constant_keys: no output depends on '{}'", tree().key(c));
   if (!options.discard_keys.empty()) {
     raise(core::fail(ErrorKind::kValue, Code::kValueArgument, "{}", said), options.where);
   }
@@ -200,12 +200,12 @@ void FlatModel::refuse_unread(ConnId c) {
 
 void FlatModel::name_keys() {
   std::unordered_map<ConnId, std::string> generated;
-  for (auto& [c, name] : names_by_origin(arena(), node())) generated[c] = name;
+  for (auto& [c, name] : names_by_origin(tree(), node())) generated[c] = name;
   if (options.path_names) {
-    for (auto& [c, name] : generated_names(arena(), node(), true, false)) generated[c] = name;
+    for (auto& [c, name] : generated_names(tree(), node(), true, false)) generated[c] = name;
   }
   const std::unordered_map<ConnId, std::string> by_place = names_by_place();
-  const auto& cins = arena().node(node()).cins;
+  const auto& cins = tree().node(node()).cins;
   std::unordered_set<std::string> taken;
   for (const ConnId c : root_inputs()) {
     const EdgeId e = edge(c);
@@ -214,15 +214,15 @@ void FlatModel::name_keys() {
       continue;
     }
     if (constant(e) != nullptr) continue;
-    const bool named = !arena().conn(c).name.empty();
+    const bool named = !tree().conn(c).name.empty();
     const auto found = by_place.find(c);
-    std::string name = found != by_place.end()                       ? found->second
-                       : named || arena().node(node()).op != nullptr ? arena().conn(c).name
-                                                                     : generated[c];
+    std::string name = found != by_place.end()                      ? found->second
+                       : named || tree().node(node()).op != nullptr ? tree().conn(c).name
+                                                                    : generated[c];
     while (taken.count(name) != 0) name.insert(0, 1, '_');
     taken.insert(name);
     const bool is_clear = cins.size() == 1 && c == cins.begin()->second;
-    add_keys(e, std::move(name), named || is_clear, arena().key(c));
+    add_keys(e, std::move(name), named || is_clear, tree().key(c));
   }
   // Inputs that only an inner level sees: states bound there, numbered where layers have the same.
   std::vector<const Binding*> inner;
@@ -232,11 +232,11 @@ void FlatModel::name_keys() {
     if (readers_.count(binding.input) == 0 || key_of.count(binding.input) != 0) continue;
     if (!seen.insert(binding.input).second) continue;
     inner.push_back(&binding);
-    ++count[arena().edges[binding.input].label];
+    ++count[tree().edges[binding.input].label];
   }
   for (const Binding* binding : inner) {
     const EdgeId e = binding->input;
-    const std::string& label = arena().edges[e].label;
+    const std::string& label = tree().edges[e].label;
     std::string name = options.path_names  ? paths.key_path(binding->owner, label, node())
                        : count[label] == 1 ? label
                                            : fmt::format("{}_{}", label, number[label]++);

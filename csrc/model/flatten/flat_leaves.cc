@@ -13,7 +13,7 @@ std::vector<NodeId> FlatModel::all_leaves() const {
   while (!stack.empty()) {
     const NodeId at = stack.back();
     stack.pop_back();
-    const Node& n = arena().node(at);
+    const Node& n = tree().node(at);
     if (n.op != nullptr) leaves_found.push_back(at);
     stack.insert(stack.end(), n.children.rbegin(), n.children.rend());
   }
@@ -22,8 +22,8 @@ std::vector<NodeId> FlatModel::all_leaves() const {
 
 void FlatModel::map_producers(const std::vector<NodeId>& all) {
   for (const NodeId leaf : all) {
-    for (const ConnId c : arena().node(leaf).conns) {
-      if (arena().conn(c).produced()) producer_[edge(c)] = c;
+    for (const ConnId c : tree().node(leaf).conns) {
+      if (tree().conn(c).produced()) producer_[edge(c)] = c;
     }
   }
 }
@@ -37,13 +37,13 @@ std::unordered_set<EdgeId> FlatModel::spoiled(const std::vector<NodeId>& all) co
   for (size_t before = 0; before != bad.size() && !bad.empty();) {
     before = bad.size();
     for (const NodeId leaf : all) {
-      const auto& conns = arena().node(leaf).conns;
+      const auto& conns = tree().node(leaf).conns;
       const bool reads = std::any_of(conns.begin(), conns.end(), [&](ConnId c) {
-        return !arena().conn(c).produced() && bad.count(edge(c)) != 0;
+        return !tree().conn(c).produced() && bad.count(edge(c)) != 0;
       });
       if (!reads) continue;
       for (const ConnId c : conns) {
-        if (arena().conn(c).produced()) bad.insert(edge(c));
+        if (tree().conn(c).produced()) bad.insert(edge(c));
       }
     }
   }
@@ -52,14 +52,14 @@ std::unordered_set<EdgeId> FlatModel::spoiled(const std::vector<NodeId>& all) co
 
 bool FlatModel::is_read(EdgeId e, const std::vector<NodeId>& all) const {
   return std::any_of(all.begin(), all.end(), [&](NodeId leaf) {
-    const auto& conns = arena().node(leaf).conns;
+    const auto& conns = tree().node(leaf).conns;
     return std::any_of(conns.begin(), conns.end(),
-                       [&](ConnId c) { return !arena().conn(c).produced() && edge(c) == e; });
+                       [&](ConnId c) { return !tree().conn(c).produced() && edge(c) == e; });
   });
 }
 
 void FlatModel::find_outputs() {
-  const Node& root = arena().node(node());
+  const Node& root = tree().node(node());
   const std::vector<NodeId> all = all_leaves();
   map_producers(all);
   const std::unordered_set<EdgeId> bad = spoiled(all);
@@ -69,8 +69,8 @@ void FlatModel::find_outputs() {
   }
   std::unordered_set<std::string> taken;
   for (const ConnId c : root.conns) {
-    if (arena().conn(c).merged == kNone && !arena().conn(c).name.empty()) {
-      taken.insert(arena().conn(c).name);
+    if (tree().conn(c).merged == kNone && !tree().conn(c).name.empty()) {
+      taken.insert(tree().conn(c).name);
     }
   }
   for (const ConnId c : wanted) {
@@ -79,9 +79,9 @@ void FlatModel::find_outputs() {
       if (!options.drops_discarded && is_read(edge(c), all)) unreturned_.push_back(edge(c));
       continue;
     }
-    std::string name = arena().conn(c).name;
+    std::string name = tree().conn(c).name;
     if (name.empty()) {
-      name = arena().conn(c).origin;
+      name = tree().conn(c).origin;
       while (taken.count(name) != 0) name.insert(0, 1, '_');
       taken.insert(name);
     }
@@ -108,7 +108,7 @@ void FlatModel::find_outputs() {
 
 const std::string& FlatModel::mode(NodeId leaf) const {
   static const std::string kNoMode, kTrain = "train", kEval = "eval";
-  const HostValue* given = arena().node(leaf).attrs.find("mode");
+  const HostValue* given = tree().node(leaf).attrs.find("mode");
   if (given == nullptr) return kNoMode;
   for (const std::string* named : {&kTrain, &kEval}) {
     if (given->is_string() && given->as_string() == *named) return *named;
@@ -141,10 +141,10 @@ std::unordered_set<NodeId> FlatModel::reachable() const {
       }
       continue;
     }
-    const NodeId leaf = arena().conn(written->second).node;
+    const NodeId leaf = tree().conn(written->second).node;
     if (!needed.insert(leaf).second) continue;
-    for (const ConnId c : arena().node(leaf).conns) {
-      if (!arena().conn(c).produced()) stack.push_back(edge(c));
+    for (const ConnId c : tree().node(leaf).conns) {
+      if (!tree().conn(c).produced()) stack.push_back(edge(c));
     }
   }
   return needed;
@@ -154,11 +154,11 @@ void FlatModel::find_leaves() {
   std::vector<NodeId> stack{node()};
   while (!stack.empty()) {  // state bindings of all levels
     const NodeId at = stack.back();
-    const Node& n = arena().node(at);
+    const Node& n = tree().node(at);
     stack.pop_back();
     for (const State& state : n.states) {
       bindings.push_back(
-          {edge(arena().surviving(state.input)), edge(arena().surviving(state.output)), at});
+          {edge(tree().surviving(state.input)), edge(tree().surviving(state.output)), at});
       if (state.initial) initial_state_[bindings.back().input] = *state.initial;
     }
     stack.insert(stack.end(), n.children.rbegin(), n.children.rend());
@@ -179,21 +179,21 @@ void FlatModel::find_leaves() {
       }
       state = 1;
       const size_t first = stack.size();
-      for (const ConnId c : arena().node(at).conns) {
-        if (arena().conn(c).produced()) continue;
+      for (const ConnId c : tree().node(at).conns) {
+        if (tree().conn(c).produced()) continue;
         const auto written = producer_.find(edge(c));
         if (written == producer_.end()) continue;
-        const NodeId from = arena().conn(written->second).node;
+        const NodeId from = tree().conn(written->second).node;
         if (seen.find(from) == seen.end()) stack.push_back(from);
       }
       std::reverse(stack.begin() + static_cast<ptrdiff_t>(first), stack.end());
     }
   }
   for (const FlatLeaf& leaf : leaves) {
-    const Node& n = arena().node(leaf.node);
+    const Node& n = tree().node(leaf.node);
     for (const ConnId c : n.conns) {
-      if (arena().conn(c).produced()) continue;
-      const ir::InputDef* input = n.op->find_input(arena().conn(c).name);
+      if (tree().conn(c).produced()) continue;
+      const ir::InputDef* input = n.op->find_input(tree().conn(c).name);
       readers_.emplace(edge(c), Reader{leaf.node, input});
       // A trainable key tells more than a plain reader that came first.
       Reader& reader = readers_[edge(c)];
@@ -286,7 +286,7 @@ core::Status FlatModel::decide() {
 const HostValue* FlatModel::constant(EdgeId e) const {
   const auto found = constants_.find(e);
   if (found != constants_.end()) return &found->second;
-  const Edge& at = arena().edges[e];
+  const Edge& at = tree().edges[e];
   return at.value && !at.initial ? &*at.value : nullptr;
 }
 

@@ -41,11 +41,11 @@ class FlatModel {
   /// Inputs that are no tensors and have no value.
   void find_open_values();
 
-  Arena& arena() const { return at_.arena(); }
+  ModelTree& tree() const { return at_.tree(); }
   NodeId node() const { return at_.node; }
   infer::Solver& solver() { return *solver_; }
-  EdgeId edge(ConnId conn) const { return arena().root(arena().conn(conn).edge); }
-  infer::CellId cell(EdgeId edge) const { return arena().edges[edge].cell; }
+  EdgeId edge(ConnId conn) const { return tree().root(tree().conn(conn).edge); }
+  infer::CellId cell(EdgeId edge) const { return tree().edges[edge].cell; }
   /// The value of a wire that is no run-time input: constants of the options, then the model's.
   const HostValue* constant(EdgeId edge) const;
   const std::string& mode(NodeId leaf) const;
@@ -122,7 +122,7 @@ class FlatModel {
   std::unordered_map<EdgeId, HostValue> initial_state_;
   std::unordered_map<uint32_t, KindSet> open_kinds_;  // by cell: before anything was decided
   std::unordered_map<std::string, ConnId> generated_;
-  InitializerTable initializers_{at_.arena(), paths};
+  InitializerTable initializers_{at_.tree(), paths};
 };
 
 }  // namespace mithril::model

@@ -9,9 +9,9 @@ using core::Code;
 using core::ErrorKind;
 
 FlatModel::FlatModel(Access::At at, const FlattenOptions& flatten_options, FlatGraph& result)
-    : options(flatten_options), out(result), paths(at.arena()), at_(std::move(at)) {
+    : options(flatten_options), out(result), paths(at.tree()), at_(std::move(at)) {
   solver_ =
-      std::make_unique<infer::Solver>(arena().solver ? arena().solver->clone() : infer::Solver());
+      std::make_unique<infer::Solver>(tree().solver ? tree().solver->clone() : infer::Solver());
 }
 
 ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must_exist) {
@@ -22,11 +22,11 @@ ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must
                      key.name),
           options.where);
   }
-  ConnId conn = arena().find(node(), key.name);
+  ConnId conn = tree().find(node(), key.name);
   if (conn == kNone) {
     if (generated_.empty()) {
-      for (auto& [c, name] : generated_names(arena(), node(), false, false)) generated_[name] = c;
-      for (auto& [c, name] : names_by_origin(arena(), node())) generated_[name] = c;
+      for (auto& [c, name] : generated_names(tree(), node(), false, false)) generated_[name] = c;
+      for (auto& [c, name] : names_by_origin(tree(), node())) generated_[name] = c;
       for (auto& [c, name] : names_by_place()) generated_[name] = c;
     }
     const auto found = generated_.find(key.name);
@@ -34,7 +34,7 @@ ConnId FlatModel::option_key(const KeyRef& key, std::string_view what, bool must
   }
   if (conn == kNone && must_exist) {
     raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{}: the model has no key '{}'{}", what,
-                     key.name, core::suggestion(key.name, arena().key_names(node()))),
+                     key.name, core::suggestion(key.name, tree().key_names(node()))),
           options.where);
   }
   return conn;
@@ -45,9 +45,9 @@ std::unordered_set<EdgeId> FlatModel::option_edges(const std::vector<KeyRef>& ke
   std::unordered_set<EdgeId> edges;
   for (const KeyRef& key : keys) {
     const ConnId conn = option_key(key, what, true);
-    if (arena().conn(conn).produced()) {
+    if (tree().conn(conn).produced()) {
       raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown, "{}: '{}' is not an input of the model",
-                       what, arena().key(conn)),
+                       what, tree().key(conn)),
             options.where);
     }
     edges.insert(edge(conn));
@@ -58,13 +58,13 @@ std::unordered_set<EdgeId> FlatModel::option_edges(const std::vector<KeyRef>& ke
 void FlatModel::refuse_overlap() {
   const auto clash = [&](EdgeId e, std::string_view a, std::string_view b) {
     raise(core::fail(ErrorKind::kValue, Code::kValueArgument, "'{}' is in {} and in {}",
-                     arena().edges[e].label, a, b),
+                     tree().edges[e].label, a, b),
           options.where);
   };
   for (const EdgeId e : trainable_) {
     if (data_.count(e) != 0) clash(e, "trainable_keys", "data_keys");
     if (constants_.count(e) != 0) clash(e, "trainable_keys", "constant_keys");
-    const Edge& at = arena().edges[e];
+    const Edge& at = tree().edges[e];
     if (at.value && !at.initial) {
       raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
                        "trainable_keys: '{}' has a fixed value", at.label),
@@ -80,7 +80,7 @@ void FlatModel::read_options() {
   for (const KeyRef& key : options.data_keys) {
     const ConnId conn = option_key(key, "data_keys", options.strict);
     if (conn == kNone) {
-      const std::string hint = core::suggestion(key.name, arena().key_names(node()));
+      const std::string hint = core::suggestion(key.name, tree().key_names(node()));
       out.warnings.push_back(
           {"UnusedKeyWarning",
            fmt::format("data_keys: the model has no key '{}'{}", key.name, hint)});
@@ -92,20 +92,20 @@ void FlatModel::read_options() {
   trainable_ = option_edges(options.trainable_keys, "trainable_keys");
   for (const auto& [key, value] : options.constants) {
     const EdgeId e = *option_edges({key}, "constant_keys").begin();
-    if (arena().edges[e].value && !arena().edges[e].initial) {
+    if (tree().edges[e].value && !tree().edges[e].initial) {
       raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
-                       "constant_keys: '{}' has a value already", arena().edges[e].label),
+                       "constant_keys: '{}' has a value already", tree().edges[e].label),
             options.where);
     }
     constants_[e] = value;
   }
   for (const KeyRef& key : options.discard_keys) {
     const ConnId conn = option_key(key, "discard_keys", true);
-    const KeyKind kind = arena().kind(conn);
-    const bool is_cout = arena().conn(conn).cout != kNone;
+    const KeyKind kind = tree().kind(conn);
+    const bool is_cout = tree().conn(conn).cout != kNone;
     if (kind != KeyKind::kInput && kind != KeyKind::kOutput && !is_cout) {
       raise(core::fail(ErrorKind::kKey, Code::kKeyUnknown,
-                       "discard_keys: '{}' is neither an input nor an output", arena().key(conn)),
+                       "discard_keys: '{}' is neither an input nor an output", tree().key(conn)),
             options.where);
     }
     discard_.insert(edge(conn));
@@ -135,7 +135,7 @@ bool wants_safe_shapes(const Node& leaf) {
 }  // namespace
 
 core::Status FlatModel::explained(core::Status status) const {
-  if (!status.ok()) explain(status.error(), arena(), *solver_, {node(), kNone, options.where});
+  if (!status.ok()) explain(status.error(), tree(), *solver_, {node(), kNone, options.where});
   return status;
 }
 
@@ -157,10 +157,10 @@ core::Status FlatModel::assert_facts() {
   }
   for (const auto& [key, dtype] : options.dtypes) {
     const ConnId conn = option_key(key, "types", true);
-    if (arena().kind(conn) != KeyKind::kInput) {
+    if (tree().kind(conn) != KeyKind::kInput) {
       raise(core::fail(ErrorKind::kValue, Code::kValueArgument,
                        "types: '{}' is no input, its width follows from those of the inputs",
-                       arena().key(conn)),
+                       tree().key(conn)),
             options.where);
     }
     dtypes[edge(conn)] = dtype;
@@ -176,10 +176,10 @@ core::Status FlatModel::assert_facts() {
     MITHRIL_RETURN_IF_ERROR(solver_->assert_value(cell(edge(conn)), value, fact));
   }
   for (const FlatLeaf& leaf : leaves) {
-    const Node& n = arena().node(leaf.node);
+    const Node& n = tree().node(leaf.node);
     if (!options.safe_shapes || !wants_safe_shapes(n)) continue;
-    const EdgeId input = edge(arena().find(leaf.node, "input"));
-    const EdgeId target = edge(arena().find(leaf.node, "target"));
+    const EdgeId input = edge(tree().find(leaf.node, "input"));
+    const EdgeId target = edge(tree().find(leaf.node, "target"));
     if (is_number(constant(input)) || is_number(constant(target))) continue;
     const infer::Binding names[] = {{"input", cell(input), nullptr},
                                     {"target", cell(target), nullptr}};

@@ -13,7 +13,7 @@ void FlatModel::set_fan_in(FlatKey& key, const Reader* reader) {
   const ir::InputDef* input = reader == nullptr ? nullptr : reader->input;
   if (input != nullptr && input->init.kind == ir::Init::Kind::kUniformFanIn) {
     const std::string& of = input->init.fan_in_of;
-    const ConnId counted = arena().find(reader->leaf, of.empty() ? input->name : of);
+    const ConnId counted = tree().find(reader->leaf, of.empty() ? input->name : of);
     const auto found = counted == kNone ? std::nullopt : solver_->shape(cell(edge(counted)));
     if (!found) return;
     shape = *found;
@@ -87,10 +87,10 @@ void FlatModel::find_open_values() {
 
 bool FlatModel::awaits_numbers() const {
   return std::any_of(leaves.begin(), leaves.end(), [&](const FlatLeaf& leaf) {
-    const ir::OpDef& op = *arena().node(leaf.node).op;
+    const ir::OpDef& op = *tree().node(leaf.node).op;
     return std::any_of(op.inputs.begin(), op.inputs.end(), [&](const ir::InputDef& input) {
       const auto& typed = op.promoted;
-      const ConnId key = arena().find(leaf.node, input.name);
+      const ConnId key = tree().find(leaf.node, input.name);
       if (input.kinds.may_be_tensor() || key == kNone || constant(edge(key)) != nullptr)
         return false;
       const bool is_typed = std::find(typed.begin(), typed.end(), input.name) != typed.end();
@@ -103,11 +103,11 @@ bool FlatModel::awaits_numbers() const {
 void FlatModel::await_rank(NodeId leaf) {
   bool is_open = false;
   std::vector<infer::Dim> open;
-  for (const ConnId c : arena().node(leaf).conns) {
+  for (const ConnId c : tree().node(leaf).conns) {
     const infer::CellId at = cell(edge(c));
     if (!solver_->kinds(at).is_tensor()) continue;
     const auto shape = solver_->shape(at);
-    if (arena().conn(c).produced()) {
+    if (tree().conn(c).produced()) {
       is_open = is_open || !shape;
       continue;
     }
@@ -123,8 +123,8 @@ void FlatModel::await_rank(NodeId leaf) {
 void FlatModel::find_awaited() {
   for (const FlatLeaf& leaf : leaves) {
     await_rank(leaf.node);
-    for (const auto& [input, axis] : arena().node(leaf.node).op->awaited) {
-      const ConnId key = arena().find(leaf.node, input);
+    for (const auto& [input, axis] : tree().node(leaf.node).op->awaited) {
+      const ConnId key = tree().find(leaf.node, input);
       const auto shape = key == kNone ? std::nullopt : solver_->shape(cell(edge(key)));
       if (!shape || axis >= shape->size()) continue;
       const infer::Dim size = solver_->resolve((*shape)[axis]);

@@ -121,14 +121,14 @@ void Emitter::name_symbols() {
 
 // Before the table of sizes is copied: a value or a shape may make new symbols.
 void Emitter::read_solver() {
-  Arena& arena = flat_.arena();
+  ModelTree& tree = flat_.tree();
   for (const FlatLeaf& leaf : flat_.leaves) {
     interrupts_.check(1);
-    for (const ConnId c : arena.node(leaf.node).conns) {
+    for (const ConnId c : tree.node(leaf.node).conns) {
       const EdgeId edge = flat_.edge(c);
       if (hosts_.count(edge) != 0 || flat_.constant(edge) != nullptr) continue;
       if (flat_.solver().kinds(flat_.cell(edge)).may_be_tensor()) {
-        if (!arena.conn(c).produced()) continue;
+        if (!tree.conn(c).produced()) continue;
         if (auto shape = flat_.solver().shape(flat_.cell(edge))) shapes_[edge] = std::move(*shape);
         continue;
       }
@@ -288,7 +288,7 @@ std::optional<HostValue> Emitter::collect(const Node& leaf, const ir::Attrs& att
 }
 
 void Emitter::set_result(const Node& leaf, NodeId id, size_t output, Flat flat) {
-  const ConnId conn = flat_.arena().find(id, leaf.op->outputs[output].name);
+  const ConnId conn = flat_.tree().find(id, leaf.op->outputs[output].name);
   if (conn == kNone) return;
   const EdgeId edge = flat_.edge(conn);
   if (flat.type == Flat::Type::kValue && !flat_.solver().is_value_known(flat_.cell(edge))) {
@@ -334,7 +334,7 @@ ir::Value Emitter::with_known_sizes(EdgeId edge, ir::Value value) {
   }
   const ir::Value out = builder_.call("known_sizes", {value},
                                       {{"sizes", HostValue::tuple(std::move(sizes))},
-                                       {"wire", HostValue(flat_.arena().edges[edge].label)}});
+                                       {"wire", HostValue(flat_.tree().edges[edge].label)}});
   if (!out) return value;
   differentiable_.resize(graph_.values.size());
   differentiable_[static_cast<size_t>(out.id)] = differentiable_[static_cast<size_t>(value.id)];
@@ -343,8 +343,8 @@ ir::Value Emitter::with_known_sizes(EdgeId edge, ir::Value value) {
 
 core::Status Emitter::unsupported(NodeId leaf, std::string_view what) const {
   core::Error error = core::fail(ErrorKind::kUnsupported, Code::kUnsupported, "{}: {}",
-                                 flat_.arena().node(leaf).op->name, what);
-  error.location = flat_.arena().node(leaf).where;
+                                 flat_.tree().node(leaf).op->name, what);
+  error.location = flat_.tree().node(leaf).where;
   error.location.path = flat_.paths.path(leaf);
   return error;
 }
@@ -376,7 +376,7 @@ void Emitter::spread_differentiability(const ir::OpDef& op,
 }
 
 void Emitter::follow_states(const FlatLeaf& leaf, const std::vector<ir::Value>& results) {
-  const ir::OpDef& op = *flat_.arena().node(leaf.node).op;
+  const ir::OpDef& op = *flat_.tree().node(leaf.node).op;
   const bool carried = flat_.has_state(leaf.node);
   for (const ir::InputDef& input : op.inputs) {
     if (input.next.empty() || (!carried && input.optional)) continue;
@@ -386,7 +386,7 @@ void Emitter::follow_states(const FlatLeaf& leaf, const std::vector<ir::Value>& 
       continue;
     }
     if (!carried) continue;
-    const ConnId conn = flat_.arena().find(leaf.node, input.name);
+    const ConnId conn = flat_.tree().find(leaf.node, input.name);
     if (conn == kNone) continue;
     const EdgeId edge = flat_.edge(conn);
     // Two layers that share statistics move them one after the other.
@@ -416,16 +416,15 @@ core::Status Emitter::emit_pieces(const Node& leaf, std::vector<ir::Operand> ope
   list.is_list = true;
   for (const ir::Value& piece : pieces) list.items.push_back(Flat::of(piece));
   const ConnId first = leaf.conns.back();
-  set_result(leaf, flat_.arena().conn(first).node, 0, std::move(list));
+  set_result(leaf, flat_.tree().conn(first).node, 0, std::move(list));
   return {};
 }
 
 // A step is a function: what moves from call to call would have to move from step to step.
 core::Status Emitter::check_in_loop(const FlatLeaf& flat_leaf) const {
-  const Node& leaf = flat_.arena().node(flat_leaf.node);
+  const Node& leaf = flat_.tree().node(flat_leaf.node);
   bool inside = false;
-  for (NodeId at = leaf.parent; at != kNone && !loops_.empty();
-       at = flat_.arena().node(at).parent) {
+  for (NodeId at = leaf.parent; at != kNone && !loops_.empty(); at = flat_.tree().node(at).parent) {
     inside |= loops_.count(at) != 0;
   }
   if (!inside) return {};
@@ -443,7 +442,7 @@ core::Status Emitter::check_in_loop(const FlatLeaf& flat_leaf) const {
 
 core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
   const NodeId id = flat_leaf.node;
-  const Node& leaf = flat_.arena().node(id);
+  const Node& leaf = flat_.tree().node(id);
   const ir::OpDef& op = *leaf.op;
   core::Location location = leaf.where;
   location.path = flat_.paths.path(id);
@@ -466,7 +465,7 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
     if (input.variadic && leaf.variadic >= 0) {
       const size_t first = inputs.size();
       for (int32_t i = 1; i <= leaf.variadic; ++i) {
-        const ConnId item = flat_.arena().find(id, item_key(input, static_cast<size_t>(i)));
+        const ConnId item = flat_.tree().find(id, item_key(input, static_cast<size_t>(i)));
         inputs.push_back(wire(flat_.edge(item)));
       }
       if (auto list = dissolve(leaf, inputs)) {
@@ -477,7 +476,7 @@ core::Status Emitter::emit(const FlatLeaf& flat_leaf) {
       for (size_t i = first; i < inputs.size(); ++i) operands.push_back(*operand(inputs[i]));
       continue;
     }
-    const ConnId conn = flat_.arena().find(id, input.name);
+    const ConnId conn = flat_.tree().find(id, input.name);
     inputs.push_back(conn == kNone ? Flat{} : wire(flat_.edge(conn)));
     const Flat& given = inputs.back();
     if (given.type == Flat::Type::kList && input.variadic) {
@@ -529,7 +528,7 @@ bool Emitter::says_more(ir::Value a, ir::Value b) const {
 core::Status Emitter::emit_node(const FlatLeaf& flat_leaf, std::vector<ir::Operand> operands,
                                 ir::Attrs attrs, std::optional<HostValue> collected) {
   const NodeId id = flat_leaf.node;
-  const Node& leaf = flat_.arena().node(id);
+  const Node& leaf = flat_.tree().node(id);
   // Sizes of a carry are those that it starts with: the solver knows that steps keep them.
   const bool is_exit = leaf.op->name == "scan_exit" || leaf.op->name == "while_exit";
   if (is_exit) operands[0] = operands[1];
@@ -606,7 +605,7 @@ void Emitter::emit_states() {
 
 core::Status Emitter::run() {
   for (const FlatLeaf& leaf : flat_.leaves) {
-    const Node& node = flat_.arena().node(leaf.node);
+    const Node& node = flat_.tree().node(leaf.node);
     if (is_mark(node.op->name)) loops_.insert(node.parent);
   }
   read_solver();
@@ -624,7 +623,7 @@ core::Status Emitter::run() {
   emit_states();
   const auto is_inside = [&](int64_t leaf, int64_t model) {
     NodeId at = static_cast<NodeId>(leaf);
-    while (at != kNone && at != static_cast<NodeId>(model)) at = flat_.arena().node(at).parent;
+    while (at != kNone && at != static_cast<NodeId>(model)) at = flat_.tree().node(at).parent;
     return at != kNone;
   };
   MITHRIL_ASSIGN(graph_, outline(std::move(graph_), {std::move(owners_), is_inside}));
@@ -671,7 +670,7 @@ core::Result<FlatGraph> flatten(const Model& model, const FlattenOptions& option
                         "{} is a submodel and cannot be compiled by itself", title(at.get()));
     }
     model.solve();
-    const Reading reading(at.arena());
+    const Reading reading(at.tree());
     FlatGraph out;
     core::Status status = fill(at, options, out);
     if (!status.ok()) rethrow_thrown();

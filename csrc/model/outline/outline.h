@@ -9,10 +9,10 @@
 
 namespace mithril::model {
 
-/// Whether the op stands at the border of a loop or of branches.
+/// Tells whether the op stands at the border of a loop or of branches.
 bool is_mark(std::string_view op);
 
-/// Which model made each node of the graph, and which models that one is in.
+/// Tells which model made each node of the graph, and which models that one is in.
 struct Owners {
   std::vector<int64_t> leaf;  // by node
   std::function<bool(int64_t leaf, int64_t model)> is_inside;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPredicate = 2;  // operand of cond_join; before it what each branch makes
 
-/// Who reads a value: nobody yet, one branch, or somebody outside of it.
+/// Tells who reads a value: nobody yet, one branch, or somebody outside of it.
 enum class Reader : uint8_t { kNone, kTaken, kOther, kOutside };
 
 /// The choice at the marks of one model.

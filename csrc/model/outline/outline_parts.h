@@ -30,7 +30,7 @@ core::Result<Cutout> cut_branches(const ir::Graph& graph, const Owners& owners, 
 
 const std::string& op_name(const ir::Node& node);
 int64_t number(const ir::Node& node, std::string_view attr);
-/// Whether it is a mark of the model.
+/// Tells whether it is a mark of the model.
 bool is_of(const ir::Node& node, int64_t model);
 core::Error refused(const ir::Graph& graph, const ir::Node& node, std::string message,
                     std::string hint);

@@ -30,23 +30,23 @@ infer::RelationFunction gated(infer::RelationFunction relate, int keys, int gate
 }
 
 // What errors call the terms; each name once.
-std::vector<std::string> term_names(const Arena& arena, const std::vector<ConnId>& keys,
+std::vector<std::string> term_names(const ModelTree& tree, const std::vector<ConnId>& keys,
                                     size_t gates) {
   std::vector<std::string> names;
   const auto add = [&names](std::string name) {
     while (std::find(names.begin(), names.end(), name) != names.end()) name += '\'';
     names.push_back(std::move(name));
   };
-  for (const ConnId key : keys) add(arena.key(key));
+  for (const ConnId key : keys) add(tree.key(key));
   for (size_t i = 0; i <= gates; ++i) add("finished");
   return names;
 }
 
-std::shared_ptr<const UserConstraint::Body> make_body(const Arena& arena,
+std::shared_ptr<const UserConstraint::Body> make_body(const ModelTree& tree,
                                                       const UserConstraint& constraint,
                                                       infer::RelationFunction relate) {
   auto body = std::make_shared<UserConstraint::Body>();
-  body->names = term_names(arena, constraint.keys, constraint.after.size());
+  body->names = term_names(tree, constraint.keys, constraint.after.size());
   const auto function = gated(std::move(relate), static_cast<int>(constraint.keys.size()),
                               static_cast<int>(constraint.after.size()));
   body->rule = [names = body->names, function](infer::RuleBuilder& rule) {
@@ -94,20 +94,20 @@ void rethrow_thrown() {
 
 uint32_t Model::add_constraint(Constraint constraint, Location where) {
   const Access::At at = Access::at(*this);
-  Arena& arena = at.arena();
+  ModelTree& tree = at.tree();
   check_constraint(at.get(), constraint, where);
-  Transaction transaction(arena);
+  Transaction transaction(tree);
   UserConstraint added;
   for (const KeyRef& key : constraint.keys) {
     added.keys.push_back(resolve(at, key, where));
-    added.edges.push_back(arena.root(arena.conn(added.keys.back()).edge));
+    added.edges.push_back(tree.root(tree.conn(added.keys.back()).edge));
   }
   added.name = std::move(constraint.name);
   added.after = std::move(constraint.after);
   const uint32_t number =
-      arena.state_constraint(at.node, std::move(added), std::move(constraint.relate),
-                             arena.new_fact(where, "add_constraint"));
-  check(arena.infer(), where, arena.path(at.node));
+      tree.state_constraint(at.node, std::move(added), std::move(constraint.relate),
+                            tree.new_fact(where, "add_constraint"));
+  check(tree.infer(), where, tree.path(at.node));
   transaction.commit();
   return number;
 }
@@ -120,14 +120,14 @@ std::vector<Model::ConstraintEntry> Model::constraints() const {
     entry.name = constraint.name;
     entry.after = constraint.after;
     for (const ConnId c : constraint.keys) {
-      entry.keys.push_back(at.arena().key(at.arena().surviving(c)));
+      entry.keys.push_back(at.tree().key(at.tree().surviving(c)));
     }
   }
   return out;
 }
 
-uint32_t Arena::state_constraint(NodeId node, UserConstraint constraint,
-                                 infer::RelationFunction relate, uint32_t fact) {
+uint32_t ModelTree::state_constraint(NodeId node, UserConstraint constraint,
+                                     infer::RelationFunction relate, uint32_t fact) {
   constraint.finished = new_edge();
   constraint.body = make_body(*this, constraint, std::move(relate));
   save_node(node);
@@ -142,7 +142,7 @@ uint32_t Arena::state_constraint(NodeId node, UserConstraint constraint,
   return number;
 }
 
-core::Status Arena::play_constraint(const Entry& entry) {
+core::Status ModelTree::play_constraint(const Entry& entry) {
   const Node& n = nodes[entry.id];
   const UserConstraint& constraint = n.constraints[entry.other];
   std::vector<EdgeId> terms = constraint.edges;

@@ -6,34 +6,34 @@ namespace mithril::model {
 namespace {
 
 // What runs as a whole: an op, or the loop that it borders.
-NodeId unit(const Arena& arena, NodeId leaf) {
-  const Node& node = arena.node(leaf);
+NodeId unit(const ModelTree& tree, NodeId leaf) {
+  const Node& node = tree.node(leaf);
   const bool is_border = node.op != nullptr && is_mark(node.op->name) && node.parent != kNone;
   return is_border ? node.parent : leaf;
 }
 
-NodeId writer(const Arena& arena, ConnId wire) {
-  while (arena.conn(wire).producer != wire) wire = arena.conn(wire).producer;
-  return unit(arena, arena.conn(wire).node);
+NodeId writer(const ModelTree& tree, ConnId wire) {
+  while (tree.conn(wire).producer != wire) wire = tree.conn(wire).producer;
+  return unit(tree, tree.conn(wire).node);
 }
 
 // Who writes what a key reads, at whichever level; kNone for an input.
-NodeId source(const Arena& arena, ConnId key) {
-  ConnId wire = arena.surviving(arena.conn(key).outer);
-  while (wire != kNone && !arena.conn(wire).produced()) {
-    wire = arena.surviving(arena.conn(wire).outer);
+NodeId source(const ModelTree& tree, ConnId key) {
+  ConnId wire = tree.surviving(tree.conn(key).outer);
+  while (wire != kNone && !tree.conn(wire).produced()) {
+    wire = tree.surviving(tree.conn(wire).outer);
   }
-  return wire == kNone ? kNone : writer(arena, wire);
+  return wire == kNone ? kNone : writer(tree, wire);
 }
 
 }  // namespace
 
-bool feeds_itself(const Arena& arena, const std::vector<ConnId>& wires) {
+bool feeds_itself(const ModelTree& tree, const std::vector<ConnId>& wires) {
   enum class Visit : uint8_t { kNo, kOpen, kDone };
   std::unordered_map<NodeId, Visit> visits;
   std::vector<NodeId> stack;
   for (const ConnId wire : wires) {
-    if (arena.conn(wire).produced()) stack.push_back(writer(arena, wire));
+    if (tree.conn(wire).produced()) stack.push_back(writer(tree, wire));
   }
   while (!stack.empty()) {
     const NodeId at = stack.back();
@@ -44,8 +44,8 @@ bool feeds_itself(const Arena& arena, const std::vector<ConnId>& wires) {
       continue;
     }
     visit = Visit::kOpen;
-    for (const ConnId key : arena.node(at).conns) {
-      const NodeId from = arena.conn(key).produced() ? kNone : source(arena, key);
+    for (const ConnId key : tree.node(at).conns) {
+      const NodeId from = tree.conn(key).produced() ? kNone : source(tree, key);
       if (from == kNone) continue;
       const Visit before = visits[from];
       if (before == Visit::kOpen) return true;

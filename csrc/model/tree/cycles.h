@@ -8,6 +8,6 @@ namespace mithril::model {
 
 /// Tells whether an op reads what is computed from its own result, on the ways back from the
 /// writers of `wires`. A loop counts as one op, and so does a choice between branches.
-bool feeds_itself(const Arena& arena, const std::vector<ConnId>& wires);
+bool feeds_itself(const ModelTree& tree, const std::vector<ConnId>& wires);
 
 }  // namespace mithril::model

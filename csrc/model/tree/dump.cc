@@ -31,7 +31,7 @@ std::string map_text(const Map& map) {
 }
 }  // namespace
 
-std::string Arena::dump() const {
+std::string ModelTree::dump() const {
   std::string out;
   for (size_t i = 0; i < nodes.size(); ++i) {
     const Node& n = nodes[i];

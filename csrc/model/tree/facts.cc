@@ -11,11 +11,11 @@ using core::Code;
 using core::ErrorKind;
 
 namespace {
-Entry entry_of(const Arena& arena, Entry::Type type, ConnId conn, uint32_t fact) {
+Entry entry_of(const ModelTree& tree, Entry::Type type, ConnId conn, uint32_t fact) {
   Entry entry;
   entry.type = type;
   entry.conn = conn;
-  entry.id = arena.root(arena.conn(conn).edge);
+  entry.id = tree.root(tree.conn(conn).edge);
   entry.fact = fact;
   return entry;
 }
@@ -27,8 +27,8 @@ std::string short_value(const HostValue& value) {
   return text.size() <= kLongest ? text : text.substr(0, text.find('(')) + "(...)";
 }
 
-void add_fact(const Arena& arena, core::Error& error, std::string text, uint32_t fact) {
-  const Fact* said = fact == kNone ? nullptr : &arena.facts[fact];
+void add_fact(const ModelTree& tree, core::Error& error, std::string text, uint32_t fact) {
+  const Fact* said = fact == kNone ? nullptr : &tree.facts[fact];
   error.facts.push_back(
       {std::move(text), said ? said->where : Location(), said ? said->text : "", 0});
 }
@@ -42,12 +42,12 @@ const infer::Rule kStateRule = [](infer::RuleBuilder& rule) {
 };
 }  // namespace
 
-void raise_two_values(const Arena& arena, std::string_view name, const Edge& a, const Edge& b) {
+void raise_two_values(const ModelTree& tree, std::string_view name, const Edge& a, const Edge& b) {
   core::Error error = core::fail(ErrorKind::kValue, Code::kValueConflict,
                                  "'{}' has the value {} already and cannot be set to {}", name,
                                  short_value(*a.value), short_value(*b.value));
   for (const Edge* edge : {&a, &b}) {
-    add_fact(arena, error, fmt::format("{} = {}", name, short_value(*edge->value)),
+    add_fact(tree, error, fmt::format("{} = {}", name, short_value(*edge->value)),
              edge->value_fact);
   }
   error.hint =
@@ -55,13 +55,13 @@ void raise_two_values(const Arena& arena, std::string_view name, const Edge& a, 
   raise(std::move(error));
 }
 
-void raise_two_differentiabilities(const Arena& arena, std::string_view name, const Edge& a,
+void raise_two_differentiabilities(const ModelTree& tree, std::string_view name, const Edge& a,
                                    const Edge& b) {
   core::Error error =
       core::fail(ErrorKind::kValue, Code::kDifferentiability,
                  "'{}' is stated {}differentiable already", name, *a.differentiable ? "" : "not ");
   for (const Edge* edge : {&a, &b}) {
-    add_fact(arena, error,
+    add_fact(tree, error,
              fmt::format("{} : {}differentiable", name, *edge->differentiable ? "" : "not "),
              edge->differentiable_fact);
   }
@@ -69,7 +69,7 @@ void raise_two_differentiabilities(const Arena& arena, std::string_view name, co
   raise(std::move(error));
 }
 
-void Arena::state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool implied) {
+void ModelTree::state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool implied) {
   Entry entry = entry_of(*this, Entry::Type::kKinds, conn, fact);
   entry.implied = implied;
   entry.kinds = type.kinds;
@@ -77,7 +77,7 @@ void Arena::state_type(ConnId conn, const infer::Type& type, uint32_t fact, bool
   log.push_back(std::move(entry));
 }
 
-void Arena::state_interval(ConnId conn, const infer::Interval& interval, uint32_t fact) {
+void ModelTree::state_interval(ConnId conn, const infer::Interval& interval, uint32_t fact) {
   Entry entry = entry_of(*this, Entry::Type::kInterval, conn, fact);
   entry.interval = std::make_shared<const infer::Interval>(interval);
   log.push_back(std::move(entry));
@@ -100,8 +100,8 @@ void check_template(const ShapeTemplate& shape, std::string_view key, const Loca
   }
 }
 
-void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact,
-                        bool implied) {
+void ModelTree::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope, uint32_t fact,
+                            bool implied) {
   check_template(shape, key(conn), {});
   Entry entry = entry_of(*this, Entry::Type::kShape, conn, fact);
   entry.implied = implied;
@@ -110,7 +110,7 @@ void Arena::state_shape(ConnId conn, const ShapeTemplate& shape, uint32_t scope,
   log.push_back(std::move(entry));
 }
 
-void Arena::state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
+void ModelTree::state_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
   const EdgeId at = root(conns[conn].edge);
   if (edges[at].value) {
     if (*edges[at].value == value && edges[at].initial == initial) {
@@ -129,7 +129,7 @@ void Arena::state_value(ConnId conn, const HostValue& value, bool initial, uint3
   log_value(conn, value, initial, fact);
 }
 
-void Arena::log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
+void ModelTree::log_value(ConnId conn, const HostValue& value, bool initial, uint32_t fact) {
   auto shared = std::make_shared<const HostValue>(value);
   if (!initial) {
     Entry entry = entry_of(*this, Entry::Type::kValue, conn, fact);
@@ -147,7 +147,8 @@ void Arena::log_value(ConnId conn, const HostValue& value, bool initial, uint32_
   state_shape(conn, shape, new_scope(), fact, true);
 }
 
-void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact, bool is_list) {
+void ModelTree::state_differentiable(ConnId conn, bool differentiable, uint32_t fact,
+                                     bool is_list) {
   const EdgeId at = root(conns[conn].edge);
   const Edge& edge = edges[at];
   if (edge.differentiable && *edge.differentiable != differentiable) {
@@ -171,7 +172,7 @@ void Arena::state_differentiable(ConnId conn, bool differentiable, uint32_t fact
   if (differentiable && !is_list) state_type(conn, infer::kFloating, fact, true);
 }
 
-void Arena::state_rule(NodeId leaf, uint32_t fact) {
+void ModelTree::state_rule(NodeId leaf, uint32_t fact) {
   Entry entry;
   entry.type = Entry::Type::kRule;
   entry.id = leaf;
@@ -179,13 +180,13 @@ void Arena::state_rule(NodeId leaf, uint32_t fact) {
   log.push_back(std::move(entry));
 }
 
-void Arena::state_next(ConnId input, ConnId output, uint32_t fact) {
+void ModelTree::state_next(ConnId input, ConnId output, uint32_t fact) {
   Entry entry = entry_of(*this, Entry::Type::kSame, input, fact);
   entry.other = root(conns[output].edge);
   log.push_back(std::move(entry));
 }
 
-infer::CellId Arena::cell(EdgeId edge) {
+infer::CellId ModelTree::cell(EdgeId edge) {
   const EdgeId at = root(edge);
   if (!edges[at].cell.valid()) {
     const infer::CellId made = solver->new_cell(infer::kAny, edges[at].label);
@@ -194,7 +195,7 @@ infer::CellId Arena::cell(EdgeId edge) {
   return edges[at].cell;
 }
 
-infer::FactId Arena::fact_id(uint32_t fact) {
+infer::FactId ModelTree::fact_id(uint32_t fact) {
   Fact& f = facts[fact];
   if (!f.id.valid()) f.id = solver->new_fact(f.where, f.text);
   return f.id;
@@ -204,8 +205,8 @@ std::string item_key(const ir::InputDef& input, size_t number) {
   return fmt::format("{}{}", input.name, number);
 }
 
-// The solver keeps names by reference: these live as long as the arena.
-std::string_view Arena::item_name(const ir::InputDef& input, size_t number) {
+// The solver keeps names by reference: these live as long as the tree.
+std::string_view ModelTree::item_name(const ir::InputDef& input, size_t number) {
   auto found = std::find_if(item_names_.begin(), item_names_.end(),
                             [&](const auto& names) { return names.first == &input; });
   if (found == item_names_.end()) {
@@ -220,7 +221,7 @@ std::string_view Arena::item_name(const ir::InputDef& input, size_t number) {
   return *found->second[number - 1];
 }
 
-core::Status Arena::play_rule(const Entry& entry) {
+core::Status ModelTree::play_rule(const Entry& entry) {
   const Node& leaf = nodes[entry.id];
   std::vector<infer::Binding> bindings;
   size_t items = 0;
@@ -244,7 +245,7 @@ core::Status Arena::play_rule(const Entry& entry) {
   return solver->add_rule(leaf.op->name, leaf.op->full_rule, bindings, fact_id(entry.fact));
 }
 
-core::Status Arena::play(const Entry& entry) {
+core::Status ModelTree::play(const Entry& entry) {
   switch (entry.type) {
     case Entry::Type::kRule: return play_rule(entry);
     case Entry::Type::kKinds:
@@ -276,13 +277,13 @@ core::Status Arena::play(const Entry& entry) {
   return {};
 }
 
-core::Status Arena::infer() {
+core::Status ModelTree::infer() {
   core::Status status = infer_all();
   if (!status.ok()) rethrow_thrown();
   return status;
 }
 
-core::Status Arena::infer_all() {
+core::Status ModelTree::infer_all() {
   if (!solver) {
     solver = std::make_unique<infer::Solver>();
     stops.clear();
@@ -355,13 +356,13 @@ void check_spec(const KeySpec& spec, const Location& where) {
   }
 }
 
-void state_spec(Arena& arena, ConnId conn, const KeySpec& spec, uint32_t fact) {
-  if (spec.type) arena.state_type(conn, *spec.type, fact);
-  if (spec.interval) arena.state_interval(conn, *spec.interval, fact);
-  if (spec.shape) arena.state_shape(conn, *spec.shape, arena.new_scope(), fact);
-  if (spec.value) arena.state_value(conn, *spec.value, spec.initial, fact);
+void state_spec(ModelTree& tree, ConnId conn, const KeySpec& spec, uint32_t fact) {
+  if (spec.type) tree.state_type(conn, *spec.type, fact);
+  if (spec.interval) tree.state_interval(conn, *spec.interval, fact);
+  if (spec.shape) tree.state_shape(conn, *spec.shape, tree.new_scope(), fact);
+  if (spec.value) tree.state_value(conn, *spec.value, spec.initial, fact);
   if (spec.differentiable) {
-    arena.state_differentiable(conn, *spec.differentiable, fact, is_sequence(spec));
+    tree.state_differentiable(conn, *spec.differentiable, fact, is_sequence(spec));
   }
 }
 

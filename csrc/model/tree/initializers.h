@@ -10,10 +10,10 @@ namespace mithril::model {
 /// Throws for what is neither the name of an initializer nor a number.
 void check_initializer(const HostValue& value, const Location& where);
 
-/// Finds what models say of how parameters start. The arena must not change meanwhile.
+/// Finds what models say of how parameters start. The tree must not change meanwhile.
 class InitializerTable {
  public:
-  InitializerTable(const Arena& arena, Paths& paths) : arena_(arena), paths_(paths) {}
+  InitializerTable(const ModelTree& tree, Paths& paths) : tree_(tree), paths_(paths) {}
 
   /// Finds how a parameter that a leaf reads starts: the outermost model that speaks of it counts.
   /// Null where none does.
@@ -24,7 +24,7 @@ class InitializerTable {
   const HostValue* find_in(NodeId node, EdgeId parameter);
   const Wires& wires_of(NodeId node);
 
-  const Arena& arena_;
+  const ModelTree& tree_;
   Paths& paths_;
   std::unordered_map<NodeId, Wires> wires_;  // of nodes with initializers
 };

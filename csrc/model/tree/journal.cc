@@ -3,7 +3,7 @@
 
 namespace mithril::model {
 
-void Arena::refuse_busy(const Location& where) const {
+void ModelTree::refuse_busy(const Location& where) const {
   if (!recording_ && readers_ == 0) return;
   core::Error error = core::fail(core::ErrorKind::kFrozen, core::Code::kModelFrozen,
                                  "the model is busy: a call that changes or compiles it has not "
@@ -12,25 +12,25 @@ void Arena::refuse_busy(const Location& where) const {
   raise(std::move(error), where);
 }
 
-Transaction::Transaction(Arena& arena, Purpose purpose) : arena_(arena) {
-  arena.refuse_busy({});
-  if (purpose == Purpose::kChange) arena.part_from_snapshots();
-  arena.start();
+Transaction::Transaction(ModelTree& tree, Purpose purpose) : tree_(tree) {
+  tree.refuse_busy({});
+  if (purpose == Purpose::kChange) tree.part_from_snapshots();
+  tree.start();
 }
 
 Transaction::~Transaction() {
   if (done_) return;
-  arena_.undo_to_start();
-  arena_.finish();
+  tree_.undo_to_start();
+  tree_.finish();
 }
 
 void Transaction::commit() {
-  if (arena_.mark_) arena_.solver->release(*arena_.mark_);
-  arena_.finish();
+  if (tree_.mark_) tree_.solver->release(*tree_.mark_);
+  tree_.finish();
   done_ = true;
 }
 
-void Arena::start() {
+void ModelTree::start() {
   recording_ = true;
   ++stamp_;
   start_nodes_ = nodes.size();
@@ -44,7 +44,7 @@ void Arena::start() {
   had_solver_ = solver != nullptr;
 }
 
-void Arena::finish() {
+void ModelTree::finish() {
   recording_ = false;
   undo_.clear();
   saved_conns_.clear();
@@ -54,7 +54,7 @@ void Arena::finish() {
   mark_.reset();
 }
 
-void Arena::undo_to_start() {
+void ModelTree::undo_to_start() {
   if (mark_) solver->undo(*mark_);
   for (auto entry = undo_.rbegin(); entry != undo_.rend(); ++entry) undo(*entry);
   nodes.resize(start_nodes_);
@@ -72,7 +72,7 @@ void Arena::undo_to_start() {
   for (infer::ScopeId& scope : scopes) scope = {};
 }
 
-void Arena::undo(const Undo& entry) {
+void ModelTree::undo(const Undo& entry) {
   using Type = Undo::Type;
   switch (entry.type) {
     case Type::kConn: conns[entry.a] = std::move(saved_conns_[entry.b]); return;

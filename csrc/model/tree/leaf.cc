@@ -129,36 +129,36 @@ Model Model::leaf(const ir::OpDef& op, LeafSpec spec, Location where) {
   check_key_names(op, spec, keys, where);
   const std::string& own_class = op.python_name.empty() ? op.name : op.python_name;
   Model model(std::move(spec.name), spec.class_name.empty() ? own_class : spec.class_name);
-  Arena& arena = *model.home_->arena;
-  arena.node(0).op = &op;
-  arena.node(0).attrs = std::move(attrs);
-  if (spec.count) arena.node(0).variadic = static_cast<int32_t>(*spec.count);
-  arena.node(0).frozen = true;
-  arena.node(0).where = where;
-  const uint32_t fact = arena.new_fact(where, title(arena.node(0)));
+  ModelTree& tree = *model.home_->tree;
+  tree.node(0).op = &op;
+  tree.node(0).attrs = std::move(attrs);
+  if (spec.count) tree.node(0).variadic = static_cast<int32_t>(*spec.count);
+  tree.node(0).frozen = true;
+  tree.node(0).where = where;
+  const uint32_t fact = tree.new_fact(where, title(tree.node(0)));
   bool says = false;
   for (const LeafKey& key : keys) {
-    const EdgeId edge = arena.new_edge();
-    const ConnId conn = arena.new_conn(0, edge, key.name, key.name);
-    arena.edges[edge].trainable = key.input->trainable;
+    const EdgeId edge = tree.new_edge();
+    const ConnId conn = tree.new_conn(0, edge, key.name, key.name);
+    tree.edges[edge].trainable = key.input->trainable;
     if (key.spec != nullptr) {
       check_spec(*key.spec, where);
-      state_spec(arena, conn, *key.spec, fact);
+      state_spec(tree, conn, *key.spec, fact);
       says = true;
     } else if (key.value) {
-      arena.state_value(conn, *key.value, false, fact);
+      tree.state_value(conn, *key.value, false, fact);
     }
   }
   for (const std::string& name : op.canonical_inputs) {
-    const ConnId conn = arena.find(0, name);
-    if (conn != kNone && !arena.is_valued(conn)) arena.add_cin(conn);
+    const ConnId conn = tree.find(0, name);
+    if (conn != kNone && !tree.is_valued(conn)) tree.add_cin(conn);
   }
   for (const ir::OutputDef& output : op.outputs) {
     if (is_next_state(op, output.name)) continue;
-    const ConnId conn = arena.new_conn(0, arena.new_edge(), output.name, output.name);
-    arena.edit(conn).producer = conn;
-    arena.expose(conn);
-    arena.add_cout(conn);
+    const ConnId conn = tree.new_conn(0, tree.new_edge(), output.name, output.name);
+    tree.edit(conn).producer = conn;
+    tree.expose(conn);
+    tree.add_cout(conn);
     const KeySpec* given = find_in(spec.keys, output.name);
     if (given == nullptr) continue;
     if (given->value) {
@@ -166,10 +166,10 @@ Model Model::leaf(const ir::OpDef& op, LeafSpec spec, Location where) {
                        "{}: output '{}' cannot be given a value", op.name, output.name),
             where);
     }
-    state_spec(arena, conn, *given, fact);
+    state_spec(tree, conn, *given, fact);
     says = true;
   }
-  arena.state_rule(0, fact);
+  tree.state_rule(0, fact);
   if (says) model.solve();  // facts that clash are met at once; plain ops wait for their model
   return model;
 }

@@ -11,28 +11,28 @@ namespace {
 // Names of one model: the user's are taken, generated ones avoid them and each other.
 class Generator {
  public:
-  Generator(const Arena& arena, NodeId node) : arena_(arena), node_(arena.node(node)) {
+  Generator(const ModelTree& tree, NodeId node) : tree_(tree), node_(tree.node(node)) {
     for (const ConnId c : node_.conns) {
-      if (arena_.conn(c).merged == kNone && !arena_.conn(c).name.empty()) {
-        taken_.insert(arena_.conn(c).name);
+      if (tree_.conn(c).merged == kNone && !tree_.conn(c).name.empty()) {
+        taken_.insert(tree_.conn(c).name);
       }
     }
     single_cin_ = node_.cins.size() == 1 ? node_.cins.begin()->second : kNone;
     if (taken_.count("input") != 0) single_cin_ = kNone;
     for (const ConnId c : node_.conns) {
-      if (is_plain_input(c)) ++repeats_[arena_.conn(c).origin];
+      if (is_plain_input(c)) ++repeats_[tree_.conn(c).origin];
     }
-    const std::vector<NodeId> order = arena_.topological(node);
+    const std::vector<NodeId> order = tree_.topological(node);
     for (size_t i = 0; i < order.size(); ++i) index_[order[i]] = i;
   }
 
   bool is_unnamed(ConnId c) const {
-    return arena_.conn(c).merged == kNone && arena_.conn(c).name.empty();
+    return tree_.conn(c).merged == kNone && tree_.conn(c).name.empty();
   }
 
   std::string input(ConnId c) {
     if (c == single_cin_) return "input";
-    const std::string& origin = arena_.conn(c).origin;
+    const std::string& origin = tree_.conn(c).origin;
     std::string name =
         repeats_[origin] > 1 ? fmt::format("{}_{}", origin, next_[origin]++) : origin;
     while (name == "input" || taken_.count(name) != 0) name.insert(0, 1, '_');
@@ -41,20 +41,20 @@ class Generator {
   }
 
   std::string internal(ConnId c) const {
-    const Conn& conn = arena_.conn(c);
+    const Conn& conn = tree_.conn(c);
     const ConnId other = conn.produced() ? conn.producer : conn.first_consumer;
-    const Conn& key = other == kNone ? conn : arena_.conn(other);  // files have wires nobody reads
+    const Conn& key = other == kNone ? conn : tree_.conn(other);  // files have wires nobody reads
     const auto found = index_.find(key.node);
-    return fmt::format("_{}_{}_{}", arena_.node(key.node).class_name,
+    return fmt::format("_{}_{}_{}", tree_.node(key.node).class_name,
                        found == index_.end() ? 0 : found->second, key.origin);
   }
 
  private:
   bool is_plain_input(ConnId c) const {
-    return is_unnamed(c) && arena_.kind(c) == KeyKind::kInput && c != single_cin_;
+    return is_unnamed(c) && tree_.kind(c) == KeyKind::kInput && c != single_cin_;
   }
 
-  const Arena& arena_;
+  const ModelTree& tree_;
   const Node& node_;
   ConnId single_cin_ = kNone;
   std::unordered_set<std::string> taken_;
@@ -64,14 +64,14 @@ class Generator {
 
 }  // namespace
 
-std::vector<std::pair<ConnId, std::string>> generated_names(const Arena& arena, NodeId node,
+std::vector<std::pair<ConnId, std::string>> generated_names(const ModelTree& tree, NodeId node,
                                                             bool internals, bool outputs) {
   std::vector<std::pair<ConnId, std::string>> out;
-  if (arena.node(node).op != nullptr) return out;
-  Generator generator(arena, node);
-  for (const ConnId c : arena.node(node).conns) {
+  if (tree.node(node).op != nullptr) return out;
+  Generator generator(tree, node);
+  for (const ConnId c : tree.node(node).conns) {
     if (!generator.is_unnamed(c)) continue;
-    const KeyKind kind = arena.kind(c);
+    const KeyKind kind = tree.kind(c);
     const bool is_output = kind == KeyKind::kOutput || kind == KeyKind::kLatentOutput;
     if (kind == KeyKind::kInput) {
       out.emplace_back(c, generator.input(c));
@@ -86,26 +86,26 @@ namespace {
 
 // Tells whether compiling gives the wire a name: a key of the model, or a state that is bound in
 // it.
-bool is_compiled_key(const Arena& arena, ConnId c) {
-  const KeyKind kind = arena.kind(c);
-  const bool is_state = kind == KeyKind::kLatentInput && !arena.is_valued(c);
+bool is_compiled_key(const ModelTree& tree, ConnId c) {
+  const KeyKind kind = tree.kind(c);
+  const bool is_state = kind == KeyKind::kLatentInput && !tree.is_valued(c);
   return kind == KeyKind::kInput || kind == KeyKind::kOutput || is_state;
 }
 
 }  // namespace
 
-std::vector<std::pair<ConnId, std::string>> names_by_origin(const Arena& arena, NodeId node) {
+std::vector<std::pair<ConnId, std::string>> names_by_origin(const ModelTree& tree, NodeId node) {
   std::vector<std::pair<ConnId, std::string>> out;
   std::unordered_set<std::string> taken;
   std::unordered_map<std::string, int> sharing, next;
-  for (const ConnId c : arena.node(node).conns) {
-    if (arena.conn(c).merged != kNone) continue;
-    if (!arena.conn(c).name.empty()) taken.insert(arena.conn(c).name);
-    if (is_compiled_key(arena, c)) ++sharing[arena.conn(c).origin];
+  for (const ConnId c : tree.node(node).conns) {
+    if (tree.conn(c).merged != kNone) continue;
+    if (!tree.conn(c).name.empty()) taken.insert(tree.conn(c).name);
+    if (is_compiled_key(tree, c)) ++sharing[tree.conn(c).origin];
   }
-  for (const ConnId c : arena.node(node).conns) {
-    const Conn& conn = arena.conn(c);
-    if (conn.merged != kNone || !conn.name.empty() || !is_compiled_key(arena, c)) continue;
+  for (const ConnId c : tree.node(node).conns) {
+    const Conn& conn = tree.conn(c);
+    if (conn.merged != kNone || !conn.name.empty() || !is_compiled_key(tree, c)) continue;
     std::string name = conn.origin;
     if (sharing[name] > 1 || taken.count(name) != 0) {
       int& number = next[conn.origin];
@@ -121,12 +121,12 @@ std::vector<std::pair<ConnId, std::string>> names_by_origin(const Arena& arena, 
 const std::string& Paths::segment(NodeId node) {
   const auto found = segments_.find(node);
   if (found != segments_.end()) return found->second;
-  const NodeId parent = arena_.node(node).parent;
-  if (parent == kNone) return segments_[node] = arena_.node(node).name;
-  const std::vector<std::string> names = arena_.child_names(parent);
-  const std::vector<NodeId>& children = arena_.node(parent).children;
+  const NodeId parent = tree_.node(node).parent;
+  if (parent == kNone) return segments_[node] = tree_.node(node).name;
+  const std::vector<std::string> names = tree_.child_names(parent);
+  const std::vector<NodeId>& children = tree_.node(parent).children;
   for (size_t i = 0; i < names.size(); ++i) {
-    const bool given = !arena_.node(children[i]).name.empty();
+    const bool given = !tree_.node(children[i]).name.empty();
     segments_[children[i]] = given ? names[i] : core::lower_case(names[i]);
   }
   return segments_[node];
@@ -135,10 +135,10 @@ const std::string& Paths::segment(NodeId node) {
 std::string Paths::path(NodeId node) {
   constexpr size_t kEnds = 16;
   std::vector<const std::string*> names;
-  for (NodeId at = node; at != kNone; at = arena_.node(at).parent) {
+  for (NodeId at = node; at != kNone; at = tree_.node(at).parent) {
     // Of very deep nests only both ends are shown: the middle would cost the square of the depth.
-    names.push_back(names.size() < kEnds || arena_.node(at).parent == kNone ? &segment(at)
-                                                                            : nullptr);
+    names.push_back(names.size() < kEnds || tree_.node(at).parent == kNone ? &segment(at)
+                                                                           : nullptr);
   }
   std::string out;
   bool skipped = false;
@@ -159,8 +159,8 @@ const std::string& Paths::counted_segment(NodeId node) {
   const auto found = counted_.find(node);
   if (found != counted_.end()) return found->second;
   std::unordered_map<std::string_view, size_t> count;
-  for (const NodeId child : arena_.node(arena_.node(node).parent).children) {
-    const Node& part = arena_.node(child);
+  for (const NodeId child : tree_.node(tree_.node(node).parent).children) {
+    const Node& part = tree_.node(child);
     const size_t number = count[part.class_name]++;
     counted_[child] = part.name.empty()
                           ? fmt::format("{}_{}", core::lower_case(part.class_name), number)
@@ -172,29 +172,29 @@ const std::string& Paths::counted_segment(NodeId node) {
 std::vector<std::pair<std::string, std::string>> compiled_names(const Model& model) {
   const Access::At at = Access::at(model);
   std::vector<std::pair<std::string, std::string>> out;
-  for (const auto& [conn, name] : names_by_origin(at.arena(), at.node)) {
-    out.emplace_back(at.arena().key(conn), name);
+  for (const auto& [conn, name] : names_by_origin(at.tree(), at.node)) {
+    out.emplace_back(at.tree().key(conn), name);
   }
   return out;
 }
 
-ConnId named_key(const Arena& arena, ConnId wire) {
+ConnId named_key(const ModelTree& tree, ConnId wire) {
   do {
-    const Conn& c = arena.conn(wire);
+    const Conn& c = tree.conn(wire);
     const ConnId next = c.first_consumer != kNone ? c.first_consumer : c.producer;
     if (next == kNone) break;
-    wire = arena.surviving(next);
-  } while (arena.conn(wire).name.empty() && arena.node(arena.conn(wire).node).op == nullptr);
+    wire = tree.surviving(next);
+  } while (tree.conn(wire).name.empty() && tree.node(tree.conn(wire).node).op == nullptr);
   return wire;
 }
 
 std::string Paths::name(ConnId wire) {
-  const std::string& own = arena_.conn(wire).name;
-  return own.empty() ? key_path(wire, arena_.conn(wire).node) : own;
+  const std::string& own = tree_.conn(wire).name;
+  return own.empty() ? key_path(wire, tree_.conn(wire).node) : own;
 }
 
 std::string Paths::key_path(ConnId wire, NodeId root) {
-  const Conn& named = arena_.conn(named_key(arena_, wire));
+  const Conn& named = tree_.conn(named_key(tree_, wire));
   return key_path(named.node, named.name.empty() ? named.origin : named.name, root);
 }
 
@@ -202,8 +202,8 @@ std::string Paths::key_path(NodeId node, const std::string& key, NodeId root) {
   constexpr size_t kMostParts = 32;  // of a nest that is deeper the outer parts are left out
   std::vector<const std::string*> parts{&key};
   for (NodeId at = node; at != root && at != kNone && parts.size() < kMostParts;
-       at = arena_.node(at).parent) {
-    if (arena_.node(at).parent != kNone) parts.push_back(&counted_segment(at));
+       at = tree_.node(at).parent) {
+    if (tree_.node(at).parent != kNone) parts.push_back(&counted_segment(at));
   }
   std::string out;
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
@@ -214,10 +214,10 @@ std::string Paths::key_path(NodeId node, const std::string& key, NodeId root) {
 }
 
 std::string Paths::long_name(ConnId wire, NodeId root) {
-  const Conn& key = arena_.conn(named_key(arena_, wire));
+  const Conn& key = tree_.conn(named_key(tree_, wire));
   std::string name = key.name.empty() ? key.origin : key.name;
-  for (NodeId at = key.node; at != root && arena_.node(at).parent != kNone;
-       at = arena_.node(at).parent) {
+  for (NodeId at = key.node; at != root && tree_.node(at).parent != kNone;
+       at = tree_.node(at).parent) {
     name = fmt::format("{}_{}", core::lower_case(segment(at)), name);
   }
   return name;

@@ -10,12 +10,12 @@
 namespace mithril::model {
 
 /// Names, without `$`, of the unnamed wires of a model, in the order of creation.
-std::vector<std::pair<ConnId, std::string>> generated_names(const Arena& arena, NodeId node,
+std::vector<std::pair<ConnId, std::string>> generated_names(const ModelTree& tree, NodeId node,
                                                             bool internals, bool outputs);
 
 /// The names that compiling gives to the unnamed keys of a model: that of the leaf's key where it
 /// is the only one of all keys, else with a number, and never one that the user gave.
-std::vector<std::pair<ConnId, std::string>> names_by_origin(const Arena& arena, NodeId node);
+std::vector<std::pair<ConnId, std::string>> names_by_origin(const ModelTree& tree, NodeId node);
 /// The same by keys: "$3" -> "weight_0".
 std::vector<std::pair<std::string, std::string>> compiled_names(const Model& model);
 
@@ -23,7 +23,7 @@ std::vector<std::pair<std::string, std::string>> compiled_names(const Model& mod
 /// middle.
 class Paths {
  public:
-  explicit Paths(const Arena& arena) : arena_(arena) {}
+  explicit Paths(const ModelTree& tree) : tree_(tree) {}
   std::string path(NodeId node);
   /// "linear_0_weight": the parts below `root` down to the outermost one that has a name for the
   /// wire, in lower case, with that name.
@@ -40,12 +40,12 @@ class Paths {
  private:
   const std::string& segment(NodeId node);
   const std::string& counted_segment(NodeId node);
-  const Arena& arena_;
+  const ModelTree& tree_;
   std::unordered_map<NodeId, std::string> segments_, counted_;
 };
 
 /// The key of the outermost part that has a name for the wire, else that of the leaf which first
 /// reads it, else of the one which writes it.
-ConnId named_key(const Arena& arena, ConnId wire);
+ConnId named_key(const ModelTree& tree, ConnId wire);
 
 }  // namespace mithril::model

@@ -1,4 +1,4 @@
-// Arena: reading, writing under a journal, appending one tree to another.
+// ModelTree: reading, writing under a journal, appending one tree to another.
 #include "model/tree/tree.h"
 
 #include <algorithm>
@@ -35,29 +35,29 @@ void ConnSet::shift(uint32_t conns) {
 
 // --- reading ------------------------------------------------------------------------------------
 
-EdgeId Arena::root(EdgeId edge) const {
+EdgeId ModelTree::root(EdgeId edge) const {
   while (edges[edge].parent != kNone) edge = edges[edge].parent;
   return edge;
 }
 
-ConnId Arena::surviving(ConnId conn) const {
+ConnId ModelTree::surviving(ConnId conn) const {
   while (conn != kNone && conns[conn].merged != kNone) conn = conns[conn].merged;
   return conn;
 }
 
-NodeId Arena::outermost(NodeId id) const {
+NodeId ModelTree::outermost(NodeId id) const {
   while (nodes[id].parent != kNone) id = nodes[id].parent;
   return id;
 }
 
-KeyKind Arena::kind(ConnId id) const {
+KeyKind ModelTree::kind(ConnId id) const {
   const Conn& c = conns[id];
   if (!c.produced()) return c.latent ? KeyKind::kLatentInput : KeyKind::kInput;
   if (c.exposed) return KeyKind::kOutput;
   return c.consumers > 0 ? KeyKind::kInternal : KeyKind::kLatentOutput;
 }
 
-std::string Arena::key(ConnId id) const {
+std::string ModelTree::key(ConnId id) const {
   const Conn& c = conns[id];
   return c.name.empty() ? fmt::format("${}", c.number) : c.name;
 }
@@ -69,7 +69,7 @@ uint32_t number_of(std::string_view key) {
   return error == std::errc() && end == key.data() + key.size() ? number : 0;
 }
 
-ConnId Arena::find(NodeId id, std::string_view key) const {
+ConnId ModelTree::find(NodeId id, std::string_view key) const {
   const Node& n = nodes[id];
   if (n.op != nullptr) {
     for (const ConnId c : n.conns) {
@@ -88,18 +88,18 @@ ConnId Arena::find(NodeId id, std::string_view key) const {
   return found == n.names.end() ? kNone : found->second;
 }
 
-ConnId Arena::visible(ConnId conn, NodeId node) const {
+ConnId ModelTree::visible(ConnId conn, NodeId node) const {
   conn = surviving(conn);
   while (conn != kNone && conns[conn].node != node) conn = surviving(conns[conn].outer);
   return conn;
 }
 
-bool Arena::is_valued(ConnId conn) const {
+bool ModelTree::is_valued(ConnId conn) const {
   const Edge& edge = edge_of(conn);
   return edge.value && !edge.initial;
 }
 
-std::vector<ConnId> Arena::externals(NodeId id) const {
+std::vector<ConnId> ModelTree::externals(NodeId id) const {
   const Node& n = nodes[id];
   std::vector<ConnId> out;
   for (const ConnId c : n.conns) {
@@ -112,7 +112,7 @@ std::vector<ConnId> Arena::externals(NodeId id) const {
   return out;
 }
 
-std::vector<std::string> Arena::key_names(NodeId id) const {
+std::vector<std::string> ModelTree::key_names(NodeId id) const {
   std::vector<std::string> out;
   for (const ConnId c : nodes[id].conns) {
     if (conns[c].merged == kNone) out.push_back(key(c));
@@ -120,7 +120,7 @@ std::vector<std::string> Arena::key_names(NodeId id) const {
   return out;
 }
 
-std::vector<std::string> Arena::child_names(NodeId id) const {
+std::vector<std::string> ModelTree::child_names(NodeId id) const {
   const Node& n = nodes[id];
   std::unordered_map<std::string_view, uint32_t> count, next;
   for (const NodeId c : n.children) {
@@ -145,7 +145,7 @@ std::vector<std::string> Arena::child_names(NodeId id) const {
   return out;
 }
 
-std::string Arena::path(NodeId id) const {
+std::string ModelTree::path(NodeId id) const {
   std::vector<std::string> names;
   while (nodes[id].parent != kNone) {
     const NodeId parent = nodes[id].parent;
@@ -164,7 +164,7 @@ std::string Arena::path(NodeId id) const {
   return out;
 }
 
-std::vector<NodeId> Arena::topological(NodeId id) const {
+std::vector<NodeId> ModelTree::topological(NodeId id) const {
   // Depth first over producers, in the order of insertion: that order itself where it is legal.
   const Node& n = nodes[id];
   std::unordered_map<NodeId, uint8_t> state;
@@ -199,11 +199,11 @@ std::vector<NodeId> Arena::topological(NodeId id) const {
 
 // --- writing ------------------------------------------------------------------------------------
 
-void Arena::record(Undo::Type type, NodeId node, uint32_t a, uint32_t b, std::string text) {
+void ModelTree::record(Undo::Type type, NodeId node, uint32_t a, uint32_t b, std::string text) {
   if (is_old_node(node)) undo_.push_back({type, node, a, b, std::move(text)});
 }
 
-Conn& Arena::edit(ConnId id) {
+Conn& ModelTree::edit(ConnId id) {
   Conn& c = conns[id];
   if (recording_ && id < start_conns_ && c.stamp != stamp_) {
     c.stamp = stamp_;
@@ -213,7 +213,7 @@ Conn& Arena::edit(ConnId id) {
   return c;
 }
 
-Edge& Arena::edit_edge(EdgeId id) {
+Edge& ModelTree::edit_edge(EdgeId id) {
   Edge& e = edges[id];
   if (recording_ && id < start_edges_ && e.stamp != stamp_) {
     e.stamp = stamp_;
@@ -223,30 +223,30 @@ Edge& Arena::edit_edge(EdgeId id) {
   return e;
 }
 
-void Arena::save_node(NodeId id) {
+void ModelTree::save_node(NodeId id) {
   if (!is_old_node(id)) return;
   undo_.push_back({Undo::Type::kNode, id, static_cast<uint32_t>(saved_nodes_.size()), kNone, {}});
   saved_nodes_.push_back(nodes[id]);
 }
 
-NodeId Arena::new_node() {
+NodeId ModelTree::new_node() {
   nodes.emplace_back();
   return static_cast<NodeId>(nodes.size() - 1);
 }
 
-EdgeId Arena::new_edge() {
+EdgeId ModelTree::new_edge() {
   edges.emplace_back();
   return static_cast<EdgeId>(edges.size() - 1);
 }
 
-void Arena::label(EdgeId edge, const std::string& name) {
+void ModelTree::label(EdgeId edge, const std::string& name) {
   Edge& e = edit_edge(edge);
   if (e.label == name) return;
   e.label = name;
   if (e.cell.valid()) relabelled_.push_back(edge);
 }
 
-ConnId Arena::new_conn(NodeId id, EdgeId edge, std::string name, std::string origin) {
+ConnId ModelTree::new_conn(NodeId id, EdgeId edge, std::string name, std::string origin) {
   const auto conn = static_cast<ConnId>(conns.size());
   Conn& c = conns.emplace_back();
   c.node = id;
@@ -269,7 +269,7 @@ ConnId Arena::new_conn(NodeId id, EdgeId edge, std::string name, std::string ori
 }
 
 // What was said of a parameter by its name goes with it to a new one.
-void Arena::rename_initializers(ConnId conn, const std::string& name) {
+void ModelTree::rename_initializers(ConnId conn, const std::string& name) {
   const NodeId id = conns[conn].node;
   if (nodes[id].initializers.empty()) return;
   const std::string old = Paths(*this).name(conn);
@@ -279,7 +279,7 @@ void Arena::rename_initializers(ConnId conn, const std::string& name) {
   }
 }
 
-void Arena::set_name(ConnId conn, std::string name) {
+void ModelTree::set_name(ConnId conn, std::string name) {
   rename_initializers(conn, name);
   Conn& c = edit(conn);
   Node& n = nodes[c.node];
@@ -293,7 +293,7 @@ void Arena::set_name(ConnId conn, std::string name) {
   c.name = std::move(name);
 }
 
-void Arena::add_cin(ConnId conn) {
+void ModelTree::add_cin(ConnId conn) {
   if (conns[conn].cin != kNone) return;
   Conn& c = edit(conn);
   c.cin = nodes[c.node].next_sequence++;
@@ -301,7 +301,7 @@ void Arena::add_cin(ConnId conn) {
   record(Undo::Type::kEraseCin, c.node, c.cin);
 }
 
-void Arena::add_cout(ConnId conn) {
+void ModelTree::add_cout(ConnId conn) {
   if (conns[conn].cout != kNone) return;
   Conn& c = edit(conn);
   c.cout = nodes[c.node].next_sequence++;
@@ -309,7 +309,7 @@ void Arena::add_cout(ConnId conn) {
   record(Undo::Type::kEraseCout, c.node, c.cout);
 }
 
-void Arena::remove_cin(ConnId conn) {
+void ModelTree::remove_cin(ConnId conn) {
   if (conns[conn].cin == kNone) return;
   Conn& c = edit(conn);
   nodes[c.node].cins.erase(c.cin);
@@ -317,7 +317,7 @@ void Arena::remove_cin(ConnId conn) {
   c.cin = kNone;
 }
 
-void Arena::remove_cout(ConnId conn) {
+void ModelTree::remove_cout(ConnId conn) {
   if (conns[conn].cout == kNone) return;
   Conn& c = edit(conn);
   nodes[c.node].couts.erase(c.cout);
@@ -325,7 +325,7 @@ void Arena::remove_cout(ConnId conn) {
   c.cout = kNone;
 }
 
-void Arena::expose(ConnId conn) {
+void ModelTree::expose(ConnId conn) {
   if (conns[conn].exposed) {
     if (conns[conn].by_freeze) edit(conn).by_freeze = false;
     return;
@@ -336,7 +336,7 @@ void Arena::expose(ConnId conn) {
   record(Undo::Type::kPopOutput, c.node);
 }
 
-void Arena::add_child(NodeId parent, NodeId child) {
+void ModelTree::add_child(NodeId parent, NodeId child) {
   save_node(child);
   nodes[child].parent = parent;
   nodes[parent].children.push_back(child);
@@ -346,7 +346,7 @@ void Arena::add_child(NodeId parent, NodeId child) {
   record(Undo::Type::kEraseChildName, parent, kNone, kNone, nodes[child].name);
 }
 
-void Arena::freeze(NodeId id) {
+void ModelTree::freeze(NodeId id) {
   if (nodes[id].frozen) return;
   save_node(id);
   nodes[id].frozen = true;
@@ -360,18 +360,18 @@ void Arena::freeze(NodeId id) {
   }
 }
 
-uint32_t Arena::new_fact(Location where, std::string text) {
+uint32_t ModelTree::new_fact(Location where, std::string text) {
   facts.push_back({std::move(where), std::move(text), {}});
   return static_cast<uint32_t>(facts.size() - 1);
 }
 
-uint32_t Arena::new_scope() {
+uint32_t ModelTree::new_scope() {
   scopes.emplace_back();
   return static_cast<uint32_t>(scopes.size() - 1);
 }
 
-EdgeId Arena::unite(EdgeId a, EdgeId b, std::string_view what, const Location& where,
-                    std::string_view by) {
+EdgeId ModelTree::unite(EdgeId a, EdgeId b, std::string_view what, const Location& where,
+                        std::string_view by) {
   a = root(a);
   b = root(b);
   if (a == b) return a;
@@ -423,7 +423,7 @@ void shift_all(std::vector<uint32_t>& ids, uint32_t offset) {
 }
 }  // namespace
 
-Offsets Arena::append(const Arena& other) {
+Offsets ModelTree::append(const ModelTree& other) {
   const Offsets at{static_cast<uint32_t>(nodes.size()), static_cast<uint32_t>(conns.size()),
                    static_cast<uint32_t>(edges.size())};
   const auto fact_offset = static_cast<uint32_t>(facts.size());

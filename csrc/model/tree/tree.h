@@ -1,4 +1,4 @@
-// What a model tree is made of: one arena for all nodes, wires and facts below an outermost
+// What a model tree is made of: one tree for all nodes, wires and facts below an outermost
 // model, its solver, and the journal that takes back what a failed call did. Internal to model/.
 #pragma once
 #include <atomic>
@@ -127,7 +127,7 @@ struct Node {
 struct Fact {
   Location where;
   std::string text;
-  infer::FactId id;  // in the arena's solver; invalid until played
+  infer::FactId id;  // in the tree's solver; invalid until played
 };
 
 /// One entry of the ordered log of facts: what the solver is (re)built from.
@@ -156,7 +156,7 @@ struct Entry {
   std::shared_ptr<const HostValue> value;
 };
 
-/// Whether the id of such an entry is a node's, not an edge's.
+/// Tells whether the id of such an entry is a node's, not an edge's.
 inline bool is_of_node(Entry::Type type) {
   return type == Entry::Type::kRule || type == Entry::Type::kConstraint;
 }
@@ -170,13 +170,13 @@ struct Statement {
   std::shared_ptr<const HostValue> initial;
 };
 
-/// Where arrays of an appended arena begin.
+/// Tells where arrays of an appended tree begin.
 struct Offsets {
   uint32_t nodes = 0, conns = 0, edges = 0;
 };
 
 /// A model tree. Not a transaction by itself: Transaction below opens one at a time.
-class Arena {
+class ModelTree {
  public:
   std::vector<Node> nodes;
   std::vector<Conn> conns;
@@ -190,7 +190,7 @@ class Arena {
   /// makes the same solver, chains of reasons included.
   std::vector<size_t> stops;
   std::unique_ptr<infer::Solver> solver;
-  std::weak_ptr<Home> snapshot;  // looks at this arena until it changes (snapshot.h)
+  std::weak_ptr<Home> snapshot;  // looks at this tree until it changes (snapshot.h)
 
   Node& node(NodeId id) { return nodes[id]; }
   const Node& node(NodeId id) const { return nodes[id]; }
@@ -217,13 +217,13 @@ class Arena {
   std::vector<NodeId> topological(NodeId node) const;
   std::string dump() const;
 
-  /// An arena of its own that is equal to this one, outside of transactions.
-  std::unique_ptr<Arena> copy() const;
-  /// Leaves this arena's snapshots a copy: it is about to change.
+  /// An tree of its own that is equal to this one, outside of transactions.
+  std::unique_ptr<ModelTree> copy() const;
+  /// Leaves this tree's snapshots a copy: it is about to change.
   void part_from_snapshots();
 
   // --- writing (inside a transaction) -----------------------------------------------------------
-  Offsets append(const Arena& other);
+  Offsets append(const ModelTree& other);
   Conn& edit(ConnId conn);
   Edge& edit_edge(EdgeId root);
   NodeId new_node();
@@ -329,32 +329,32 @@ class Arena {
   std::optional<infer::Mark> mark_;
 };
 
-/// Everything done to an arena until commit() is taken back by the destructor.
+/// Everything done to an tree until commit() is taken back by the destructor.
 class Transaction {
  public:
   /// Inference that was put off says nothing new of the tree.
   enum class Purpose : uint8_t { kChange, kInference };
-  explicit Transaction(Arena& arena, Purpose purpose = Purpose::kChange);
+  explicit Transaction(ModelTree& tree, Purpose purpose = Purpose::kChange);
   ~Transaction();
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
   void commit();
 
  private:
-  Arena& arena_;
+  ModelTree& tree_;
   bool done_ = false;
 };
 
-/// No change of the arena while it lasts.
+/// No change of the tree while it lasts.
 class Reading {
  public:
-  explicit Reading(Arena& arena) : arena_(arena) { ++arena_.readers_; }
-  ~Reading() { --arena_.readers_; }
+  explicit Reading(ModelTree& tree) : tree_(tree) { ++tree_.readers_; }
+  ~Reading() { --tree_.readers_; }
   Reading(const Reading&) = delete;
   Reading& operator=(const Reading&) = delete;
 
  private:
-  Arena& arena_;
+  ModelTree& tree_;
 };
 
 /// Ids that an edit took out; those above them moved down.
@@ -369,9 +369,9 @@ struct Cut {
                                     const std::vector<uint32_t>& second, size_t size);
 };
 
-/// Where a tree is now: its own arena, or a place in another's, or what an edit made of it.
+/// Tells where a tree is now: its own tree, or a place in another's, or what an edit made of it.
 struct Home {
-  std::shared_ptr<Arena> arena;  // shared with snapshots
+  std::shared_ptr<ModelTree> tree;  // shared with snapshots
   std::shared_ptr<Home> forward;
   Offsets offsets;             // in `forward`
   std::unique_ptr<Cut> cut;    // instead of offsets: `forward` is this tree after an edit
@@ -414,10 +414,10 @@ struct WireState {
 /// Handles to ids: the only way through.
 struct Access {
   struct At {
-    std::shared_ptr<Home> home;  // holds the arena
+    std::shared_ptr<Home> home;  // holds the tree
     NodeId node = kNone;
-    Arena& arena() const { return *home->arena; }
-    Node& get() const { return home->arena->node(node); }
+    ModelTree& tree() const { return *home->tree; }
+    Node& get() const { return home->tree->node(node); }
   };
   static At at(const Model& model);  // throws for a model that was removed
   static bool is_removed(const Model& model);
@@ -440,11 +440,11 @@ struct Access {
                          const Location& where, std::string hint = {});
 /// Throws a failed status as the user's error: call, path.
 void check(core::Status status, const Location& where, const std::string& path);
-[[noreturn]] void raise_two_values(const Arena& arena, std::string_view name, const Edge& a,
+[[noreturn]] void raise_two_values(const ModelTree& tree, std::string_view name, const Edge& a,
                                    const Edge& b);
-[[noreturn]] void raise_two_differentiabilities(const Arena& arena, std::string_view name,
+[[noreturn]] void raise_two_differentiabilities(const ModelTree& tree, std::string_view name,
                                                 const Edge& a, const Edge& b);
-[[noreturn]] void unknown_key(const Arena& arena, NodeId node, std::string_view key,
+[[noreturn]] void unknown_key(const ModelTree& tree, NodeId node, std::string_view key,
                               const Location& where, core::ErrorKind kind = core::ErrorKind::kKey);
 void check_name(const std::string& name, const Location& where);
 /// Runs a user's relation. What it throws is kept until `rethrow_thrown`, as the solver knows only
@@ -469,6 +469,6 @@ void check_template(const ShapeTemplate& shape, std::string_view key, const Loca
 /// Checks the facts of a key against each other; throws.
 void check_spec(const KeySpec& spec, const Location& where);
 /// Logs what a key spec says.
-void state_spec(Arena& arena, ConnId conn, const KeySpec& spec, uint32_t fact);
+void state_spec(ModelTree& tree, ConnId conn, const KeySpec& spec, uint32_t fact);
 
 }  // namespace mithril::model

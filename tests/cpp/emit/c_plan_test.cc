@@ -10,8 +10,8 @@
 namespace mithril::emit {
 namespace {
 
-plan::Buffer buffer(plan::Buffer::Kind kind, int32_t index, std::vector<int64_t> shape) {
-  plan::Buffer out;
+plan::BufferSpec buffer(plan::BufferSpec::Kind kind, int32_t index, std::vector<int64_t> shape) {
+  plan::BufferSpec out;
   out.kind = kind;
   out.index = index;
   out.bytes = 4;
@@ -26,8 +26,8 @@ plan::Plan doubling() {
   const tile::Reg x = tile.load(core::DType::kFloat32);
   tile.store(tile.emit(tile::Opcode::kAdd, {x, x}));
   plan::Steps steps;
-  steps.buffers = {buffer(plan::Buffer::Kind::kInput, 0, {2, 3}),
-                   buffer(plan::Buffer::Kind::kOutput, 0, {2, 3})};
+  steps.buffers = {buffer(plan::BufferSpec::Kind::kInput, 0, {2, 3}),
+                   buffer(plan::BufferSpec::Kind::kOutput, 0, {2, 3})};
   plan::Step step;
   step.call = std::make_shared<const plan::Call>(
       plan::LoopCall{tile.finish(), {2, 3}, {}, {{3, 1}, {3, 1}}, {{}, {}}});

@@ -9,7 +9,7 @@ namespace {
 
 Plan plan_of(int64_t bytes) {
   Plan out;
-  out.buffers = {{Buffer::Kind::kInput, 0, bytes}, {Buffer::Kind::kOutput, 0, bytes}};
+  out.buffers = {{BufferSpec::Kind::kInput, 0, bytes}, {BufferSpec::Kind::kOutput, 0, bytes}};
   return out;
 }
 
@@ -34,7 +34,7 @@ TEST(Cost, WhatIsNotKnownIsNotCheap) {
 
 TEST(Cost, RegionsMayTakeForever) {
   Step loop = step_of(1);
-  loop.loop = std::make_shared<const Loop>();
+  loop.loop = std::make_shared<const RegionLoop>();
   EXPECT_TRUE(std::isinf(nanoseconds_of(plan_of(4), loop)));
   Step branch = step_of(1);
   branch.branch = std::make_shared<const Branch>();

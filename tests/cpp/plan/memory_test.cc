@@ -19,11 +19,11 @@ Step step(const char* label, std::vector<BufferId> reads, BufferId write) {
 // x → a (1000) → b (3000) → y, with a read again by the last step.
 Steps kept_over_a_large_one() {
   Steps out;
-  out.buffers = {{Buffer::Kind::kInput, 0, 10},
-                 {Buffer::Kind::kTemporary, 0, 1000, core::DType::kFloat32, {10, 25}, "net.a"},
-                 {Buffer::Kind::kTemporary, 0, 3000, core::DType::kFloat64, {375}, "net.b"},
-                 {Buffer::Kind::kConstant, 0, 7},
-                 {Buffer::Kind::kOutput, 0, 20}};
+  out.buffers = {{BufferSpec::Kind::kInput, 0, 10},
+                 {BufferSpec::Kind::kTemporary, 0, 1000, core::DType::kFloat32, {10, 25}, "net.a"},
+                 {BufferSpec::Kind::kTemporary, 0, 3000, core::DType::kFloat64, {375}, "net.b"},
+                 {BufferSpec::Kind::kConstant, 0, 7},
+                 {BufferSpec::Kind::kOutput, 0, 20}};
   out.constants.push_back(nullptr);
   out.steps = {step("first", {0}, 1), step("second", {1, 3}, 2), step("third", {1, 2}, 4)};
   return out;
@@ -60,7 +60,7 @@ TEST(Memory, WhatIsOverwrittenCountsOnce) {
 }
 
 TEST(Memory, LoopsTakeWhatTheirBodiesTake) {
-  auto loop = std::make_shared<Loop>();
+  auto loop = std::make_shared<RegionLoop>();
   Plan body = planned(kept_over_a_large_one());
   body.scratch_bytes = 100;
   loop->body = std::make_shared<const Plan>(body);

@@ -14,10 +14,10 @@ KernelStatus nothing(const KernelArgs&, int64_t, int64_t) { return KernelStatus:
 Steps temporaries(int32_t count, int64_t bytes) {
   Steps out;
   for (int32_t i = 0; i < count; ++i) {
-    out.buffers.push_back({Buffer::Kind::kTemporary, 0, bytes});
+    out.buffers.push_back({BufferSpec::Kind::kTemporary, 0, bytes});
   }
-  out.buffers.push_back({Buffer::Kind::kInput, 0, bytes});
-  out.buffers.push_back({Buffer::Kind::kOutput, 0, bytes});
+  out.buffers.push_back({BufferSpec::Kind::kInput, 0, bytes});
+  out.buffers.push_back({BufferSpec::Kind::kOutput, 0, bytes});
   return out;
 }
 
@@ -93,13 +93,13 @@ TEST(Plan, DoesNotTakeOverAnOperandThatIsReadLater) {
 TEST(Plan, TellsWhichInputsAnOutputMayUpdate) {
   Steps steps = temporaries(1, 64);  // input 1, output 2
   steps.steps = {step({1}, 0), step({1, 0}, 2), step({2}, 0)};
-  EXPECT_TRUE(planned(steps).updates.empty());
+  EXPECT_TRUE(planned(steps).donations.empty());
   steps.steps[1].inplace = {{0, 0}};
-  EXPECT_TRUE(planned(steps).updates.empty());
-  steps.steps[1].updates = true;
-  ASSERT_EQ(planned(steps).updates.size(), 1U);
-  EXPECT_EQ(planned(steps).updates[0].input, 0);
-  EXPECT_EQ(planned(steps).updates[0].output, 0);
+  EXPECT_TRUE(planned(steps).donations.empty());
+  steps.steps[1].partial_update = true;
+  ASSERT_EQ(planned(steps).donations.size(), 1U);
+  EXPECT_EQ(planned(steps).donations[0].input, 0);
+  EXPECT_EQ(planned(steps).donations[0].output, 0);
 }
 
 TEST(Plan, AnInputThatIsReadAgainIsNotUpdated) {
@@ -107,20 +107,20 @@ TEST(Plan, AnInputThatIsReadAgainIsNotUpdated) {
   const auto updating = [](std::vector<BufferId> reads, BufferId write) {
     Step out = step(std::move(reads), write);
     out.inplace = {{0, 0}};
-    out.updates = true;
+    out.partial_update = true;
     return out;
   };
   steps.steps = {updating({1}, 2), step({1}, 0)};
-  EXPECT_TRUE(planned(steps).updates.empty());  // by a later step
+  EXPECT_TRUE(planned(steps).donations.empty());  // by a later step
   steps.steps = {updating({1, 1}, 2)};
-  EXPECT_TRUE(planned(steps).updates.empty());  // by the step itself
+  EXPECT_TRUE(planned(steps).donations.empty());  // by the step itself
   steps.steps = {step({1}, 0), updating({0}, 2)};
-  EXPECT_TRUE(planned(steps).updates.empty());  // no input
+  EXPECT_TRUE(planned(steps).donations.empty());  // no input
   steps.steps = {updating({1}, 0)};
-  EXPECT_TRUE(planned(steps).updates.empty());  // no output
+  EXPECT_TRUE(planned(steps).donations.empty());  // no output
   steps.buffers[2].bytes = 128;
   steps.steps = {updating({1}, 2)};
-  EXPECT_TRUE(planned(steps).updates.empty());  // another size
+  EXPECT_TRUE(planned(steps).donations.empty());  // another size
 }
 
 // What a step writes over what it reads: an output over all of an operand that it may overwrite,
@@ -172,7 +172,7 @@ TEST(Plan, WhatLivesAtOnceLiesApart) {
   for (int round = 0; round < 400; ++round) {
     constexpr int32_t kCount = 24;
     Steps steps = temporaries(kCount, 0);
-    for (Buffer& buffer : steps.buffers) buffer.bytes = 32 * static_cast<int64_t>(random() % 9);
+    for (BufferSpec& buffer : steps.buffers) buffer.bytes = 32 * static_cast<int64_t>(random() % 9);
     size_t most_scratch = 0;
     for (int32_t i = 0; i < kCount; ++i) {
       Step made = step({}, i);
@@ -214,7 +214,7 @@ TEST(Plan, WhatLivesAtOnceLiesApart) {
 
 TEST(Plan, AddressesInputsOutputsAndConstants) {
   Steps steps = temporaries(1, 64);
-  steps.buffers.push_back({Buffer::Kind::kConstant, 0, 4});
+  steps.buffers.push_back({BufferSpec::Kind::kConstant, 0, 4});
   steps.constants.push_back(std::make_shared<core::TensorData>());
   steps.steps = {step({1, 3}, 0), step({0}, 2)};
   steps.steps[0].operands[0].offset = 8;

@@ -7,10 +7,10 @@ namespace {
 
 Plan two_steps() {
   Steps steps;
-  steps.buffers = {{Buffer::Kind::kInput, 0, 12},
-                   {Buffer::Kind::kTemporary, 0, 12},
-                   {Buffer::Kind::kOutput, 0, 8},
-                   {Buffer::Kind::kConstant, 0, 4}};
+  steps.buffers = {{BufferSpec::Kind::kInput, 0, 12},
+                   {BufferSpec::Kind::kTemporary, 0, 12},
+                   {BufferSpec::Kind::kOutput, 0, 8},
+                   {BufferSpec::Kind::kConstant, 0, 4}};
   steps.constants.push_back(nullptr);
   Step first;
   first.operands = {{0, 0, false}, {0, 4, false}, {1, 0, true}};

@@ -26,10 +26,10 @@ Step uses(const std::vector<BufferId>& reads, const std::vector<BufferId>& write
 // Buffers: inputs 0 and 1, outputs 2 and 3, then temporaries.
 Steps with_temporaries(int32_t count, int64_t bytes) {
   Steps out;
-  for (int32_t i = 0; i < 2; ++i) out.buffers.push_back({Buffer::Kind::kInput, i, bytes});
-  for (int32_t i = 0; i < 2; ++i) out.buffers.push_back({Buffer::Kind::kOutput, i, bytes});
+  for (int32_t i = 0; i < 2; ++i) out.buffers.push_back({BufferSpec::Kind::kInput, i, bytes});
+  for (int32_t i = 0; i < 2; ++i) out.buffers.push_back({BufferSpec::Kind::kOutput, i, bytes});
   for (int32_t i = 0; i < count; ++i) {
-    out.buffers.push_back({Buffer::Kind::kTemporary, 0, bytes});
+    out.buffers.push_back({BufferSpec::Kind::kTemporary, 0, bytes});
   }
   return out;
 }
@@ -55,7 +55,7 @@ TEST(Schedule, WhatLiesIdleAtThePeakIsMadeWhereItIsRead) {
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{1, 2, 3, 0, 4}));
   steps.steps.push_back(uses({4}, {3}));  // the first that reads it
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{1, 2, 3, 0, 4, 5}));
-  steps.steps[2].waits = {4};
+  steps.steps[2].depends_on = {4};
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 1, 2, 3, 4, 5}));
 }
 
@@ -74,7 +74,7 @@ TEST(Schedule, WaitsForWhatItDoesNotRead) {
   // The last but one frees what the first has made, but is to wait for the third.
   steps.steps = {uses({0}, {4}), uses({0}, {5}), uses({5}, {6}), uses({4}, {2}), uses({6}, {3})};
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{0, 3, 1, 2, 4}));
-  steps.steps[3].waits = {6};
+  steps.steps[3].depends_on = {6};
   EXPECT_EQ(schedule(steps), (std::vector<int32_t>{1, 2, 0, 3, 4}));
 }
 

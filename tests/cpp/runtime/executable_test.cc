@@ -5,7 +5,7 @@
 namespace mithril::runtime {
 namespace {
 
-using plan::Buffer;
+using plan::BufferSpec;
 using plan::KernelArgs;
 using plan::KernelStatus;
 using plan::Step;
@@ -29,10 +29,10 @@ KernelStatus complain(const KernelArgs& args, int64_t, int64_t) {
 Steps doubled_plus_constant(int64_t count) {
   Steps out;
   const int64_t bytes = count * 4;
-  out.buffers = {{Buffer::Kind::kInput, 0, bytes},
-                 {Buffer::Kind::kTemporary, 0, bytes},
-                 {Buffer::Kind::kConstant, 0, bytes},
-                 {Buffer::Kind::kOutput, 0, bytes}};
+  out.buffers = {{BufferSpec::Kind::kInput, 0, bytes},
+                 {BufferSpec::Kind::kTemporary, 0, bytes},
+                 {BufferSpec::Kind::kConstant, 0, bytes},
+                 {BufferSpec::Kind::kOutput, 0, bytes}};
   auto constant = std::make_shared<core::TensorData>();
   constant->bytes.resize(static_cast<size_t>(bytes));
   for (int64_t i = 0; i < count; ++i) {
@@ -184,9 +184,9 @@ std::shared_ptr<const plan::Plan> plan_of(plan::KernelFn kernel, std::vector<pla
                                           const std::vector<int64_t>& inputs, int64_t bytes) {
   Steps out;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    out.buffers.push_back({Buffer::Kind::kInput, static_cast<int32_t>(i), inputs[i]});
+    out.buffers.push_back({BufferSpec::Kind::kInput, static_cast<int32_t>(i), inputs[i]});
   }
-  out.buffers.push_back({Buffer::Kind::kOutput, 0, bytes});
+  out.buffers.push_back({BufferSpec::Kind::kOutput, 0, bytes});
   out.steps = {step_of(kernel, std::move(reads), static_cast<plan::BufferId>(inputs.size()))};
   return std::make_shared<const plan::Plan>(std::move(plan::make_plan(std::move(out))).or_throw());
 }
@@ -208,8 +208,9 @@ TEST(Executable, RunsTheBranchThatTheBoolChooses) {
   branch->other = plan_of(negated, {0}, {4}, 4);
   branch->inputs = 1;
   Steps steps;
-  steps.buffers = {
-      {Buffer::Kind::kInput, 0, 4}, {Buffer::Kind::kInput, 1, 1}, {Buffer::Kind::kOutput, 0, 4}};
+  steps.buffers = {{BufferSpec::Kind::kInput, 0, 4},
+                   {BufferSpec::Kind::kInput, 1, 1},
+                   {BufferSpec::Kind::kOutput, 0, 4}};
   steps.steps = {step_of(nullptr, {0, 1}, 2)};
   steps.steps[0].branch = branch;
   const HostExecutable program = executable(steps);
@@ -225,14 +226,15 @@ TEST(Executable, RunsTheBranchThatTheBoolChooses) {
 
 // The number of steps decides in which of two places the last one left the state.
 TEST(Executable, ALoopOnDataGivesItsStateAfterAnyNumberOfSteps) {
-  auto loop = std::make_shared<plan::Loop>();
+  auto loop = std::make_shared<plan::RegionLoop>();
   loop->body = plan_of(add, {0, 1}, {4, 4}, 4);
   loop->condition = plan_of(is_below_limit, {0, 1}, {4, 4}, 1);
   loop->constants = 1;
   loop->carry_bytes = {4};
   Steps steps;
-  steps.buffers = {
-      {Buffer::Kind::kInput, 0, 4}, {Buffer::Kind::kInput, 1, 4}, {Buffer::Kind::kOutput, 0, 4}};
+  steps.buffers = {{BufferSpec::Kind::kInput, 0, 4},
+                   {BufferSpec::Kind::kInput, 1, 4},
+                   {BufferSpec::Kind::kOutput, 0, 4}};
   steps.steps = {step_of(nullptr, {0, 1}, 2)};
   steps.steps[0].loop = loop;
   const HostExecutable program = executable(steps);

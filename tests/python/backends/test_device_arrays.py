@@ -797,7 +797,10 @@ def test_streams_that_nobody_has(consumer, stream):
         x.__dlpack__(stream=stream)
 
 
-@pytest.mark.parametrize("symbol", ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"])
+OF_STREAMS = ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"]
+
+
+@pytest.mark.parametrize("symbol", OF_STREAMS)
 def test_streams_that_cannot_wait(consumer, inject, symbol):
     x = ml.CudaBackend().to_device([1.0])
     before = live_objects()
@@ -835,6 +838,21 @@ def test_lent_memory_comes_back(consumer):
     for _ in range(300):
         backend.to_device(values).__dlpack__(stream=consumer.stream)
     backend.empty_cache()
+
+
+def test_lent_memory_that_cannot_be_waited_for(consumer, inject):
+    backend = ml.CudaBackend()
+    x = backend.to_device(np.ones(1000, "f4"))
+    pointer = pointer_in(x.__dlpack__(stream=consumer.stream))
+    del x
+    for _ in range(2):
+        inject("cuCtxSynchronize", 1, 719)
+        with pytest.raises(DeviceNotAvailable, match="cuCtxSynchronize"):
+            backend.empty_cache()
+        assert consumer.has(pointer)  # for the next time
+    backend.empty_cache()
+    backend.block_until_ready()
+    assert not consumer.has(pointer)
 
 
 class ReadOnly(OfAnotherLibrary):

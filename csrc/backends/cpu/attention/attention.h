@@ -6,7 +6,7 @@
 
 namespace mithril::cpu {
 
-/// Whether there is a kernel for the node that is worth it; says the same for all strides.
+/// Tells whether there is a kernel for the node that is worth it; says the same for all strides.
 bool fits_attention(const select::KernelRequest& request, Isa isa = default_isa());
 
 /// The same for attention that is differentiated and for its gradients: all of it or nothing.

@@ -158,7 +158,7 @@ class AttentionUnit {
     }
   }
 
-  /// How many keys each row may look at, the first ones; the most of any row.
+  /// Tells how many keys each row may look at, the first ones; the most of any row.
   int64_t find_visible(int64_t* visible) const {
     int64_t most = 0;
     for_heads([&](int64_t row, int64_t count, int64_t, int64_t place) {

@@ -91,7 +91,7 @@ core::Result<plan::Step> make_append(const KernelRequest& request) {
   for (const int64_t size : append->batch) step.units *= size;
   step.grain = grain_of(append->room * append->width / 8);
   step.inplace = {{0, kCache}};
-  step.updates = true;
+  step.partial_update = true;
   step.data = std::move(append);
   return step;
 }

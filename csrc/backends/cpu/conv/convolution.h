@@ -10,7 +10,7 @@
 
 namespace mithril::cpu {
 
-/// Whether there is anything to multiply; else the reference kernels do it.
+/// Tells whether there is anything to multiply; else the reference kernels do it.
 bool fits_convolution(const ref_conv2d_dims& dims);
 
 /// Steps over float32 or float64 with operands as those of ref_conv2d, ref_conv2d_dx and

@@ -8,8 +8,8 @@
 
 namespace mithril::cpu {
 
-/// Whether tiles are expected to be quicker than products of gathered taps; windows are 3x3, and
-/// steps, dilations and groups 1.
+/// Tells whether tiles are expected to be quicker than products of gathered taps; windows are 3x3,
+/// and steps, dilations and groups 1.
 bool prefers_winograd_gradient(const ref_conv2d_dims& d);
 
 /// float32; operands x, dy and dw.

@@ -34,7 +34,7 @@ struct GemmRange {
   int64_t row_begin, row_end, col_begin, col_end;
 };
 
-/// How C is cut into units for threads: blocks of rows, then of columns, in row-major order.
+/// Tells how C is cut into units for threads: blocks of rows, then of columns, in row-major order.
 struct GemmTiling {
   int64_t rows = 1, cols = 1;            // of a unit
   int64_t row_units = 0, col_units = 0;  // how many
@@ -46,14 +46,14 @@ struct GemmTiling {
 /// is large enough.
 GemmTiling tile_gemm(const GemmDims& dims, int threads);
 
-/// Where micro-kernels come from.
+/// Says where micro-kernels come from.
 enum class GemmSource : uint8_t {
   kEmitted,   // made at run time where that is possible
   kCompiled,  // always those of gemm_isa.cc
 };
 
-/// Which operand is weights that many runs read, so that Gemm::pack_constant packs them once; what
-/// else there is lies by the strides of the dims.
+/// Tells which operand is weights that many runs read, so that Gemm::pack_constant packs them once;
+/// what else there is lies by the strides of the dims.
 enum class GemmConstant : uint8_t { kNone, kLeft, kRight };
 
 struct GemmOptions {

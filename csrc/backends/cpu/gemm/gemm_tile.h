@@ -29,7 +29,7 @@ struct GemmTile {
 };
 using GemmTileFn = void (*)(const GemmTile*);
 
-/// Which micro-kernel. Extents and strides are arguments, so there are few: no more than
+/// Tells which micro-kernel. Extents and strides are arguments, so there are few: no more than
 /// 2 sets x 2 types x 8 variants x 80 shapes x 5 ways to ask, whatever products a process runs.
 struct GemmTileSpec {
   Isa isa = Isa::kGeneric;

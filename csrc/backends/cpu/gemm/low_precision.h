@@ -12,7 +12,7 @@
 
 namespace mithril::cpu {
 
-/// How a product with packed weights is computed.
+/// Tells how a product with packed weights is computed.
 enum class PackedWay : uint8_t {
   kFewRows,   // weights become float32 in registers: as fast as they are read
   kExpanded,  // weights become float32 in scratch, for the blocked product of float32

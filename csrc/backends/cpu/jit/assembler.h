@@ -23,7 +23,7 @@ class Assembler : public Xbyak::CodeGenerator {
   bool wide() const { return wide_; }
   int lanes() const { return lanes_; }
   int widest() const { return widest_; }
-  /// Whether values of that form live in k-registers.
+  /// Tells whether values of that form live in k-registers.
   bool in_mask_register(Form form) const { return wide_ && form == Form::kMask; }
   int bytes(Form form) const {
     switch (form) {
@@ -43,7 +43,7 @@ class Assembler : public Xbyak::CodeGenerator {
   /// that `memory` is. Leaves, stores and updates are not for here.
   void instruction(const Op& op, int d, const int* a, const Xbyak::Address* memory = nullptr);
   static constexpr int kInMemory = -2;
-  /// Whether operand k may be in memory (one at a time).
+  /// Tells whether operand k may be in memory (one at a time).
   bool takes_memory(const Op& op, size_t k) const;
   /// d must be none of the operands.
   static bool clobbers_early(Code code);

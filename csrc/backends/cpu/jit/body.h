@@ -7,7 +7,7 @@
 
 namespace mithril::cpu::jit {
 
-/// Where a copy of the body stands.
+/// Tells where a copy of the body stands.
 struct Copy {
   int accumulator = 0;   // which of several it adds to
   int displacement = 0;  // elements beyond the index

@@ -30,7 +30,7 @@ struct Emitted {
   size_t size = 0;
 };
 
-Emitted emit(Schedule& schedule, Isa isa, const IsaTable& table, uint8_t* buffer, size_t size) {
+Emitted emit(TileSchedule& schedule, Isa isa, const IsaTable& table, uint8_t* buffer, size_t size) {
   Emitted out;
   Assembler as(buffer, size);
   for (const CompiledStep& step : schedule.compiled) {
@@ -77,7 +77,7 @@ bool can_compile(const tile::Program& widened, int fewest) {
 namespace {
 
 /// Gives every entry of schedule.compiled its function, all in one block of memory.
-bool compile(Schedule& schedule, Isa isa, const IsaTable& table) {
+bool compile(TileSchedule& schedule, Isa isa, const IsaTable& table) {
   if (schedule.compiled.empty()) return true;
   Emitted emitted;
   std::unique_ptr<Line[]> buffer;
@@ -115,12 +115,13 @@ bool compile(Schedule& schedule, Isa isa, const IsaTable& table) {
 
 using Made = ScheduleCache::Made;
 
-std::shared_ptr<const Schedule> compiled_schedule(const tile::Program& widened,
-                                                  const IsaTable& table, const CodeTarget& target) {
+std::shared_ptr<const TileSchedule> compiled_schedule(const tile::Program& widened,
+                                                      const IsaTable& table,
+                                                      const CodeTarget& target) {
   return ScheduleCache::process().get({widened, target}, [&]() -> Made {
     const tile::Expansion expansion{
         .trigonometric = false, .scale = target.isa == Isa::kAvx512, .extern_far = true};
-    auto schedule = std::make_shared<Schedule>(
+    auto schedule = std::make_shared<TileSchedule>(
         make_fused_schedule(tile::expand(widened, expansion), table, target, fuse_steps));
     if (!compile(*schedule, target.isa, table)) return nullptr;
     return schedule;

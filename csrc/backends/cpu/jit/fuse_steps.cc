@@ -22,7 +22,7 @@ constexpr size_t kAheadSection = 1;
 class Fuser {
  public:
   Fuser(const tile::Program& program, const CodeTarget& target, const Unfused& steps,
-        Schedule& schedule)
+        TileSchedule& schedule)
       : program_(program),
         layout_(target.layout),
         isa_(target.isa),
@@ -32,7 +32,7 @@ class Fuser {
 
   void run() {
     count_reads();
-    for (const Step& step : steps_.setup) {
+    for (const TileStep& step : steps_.setup) {
       if (step.kind == StepKind::kFill) filled_[step.out] = step.a;
       if (step.kind == StepKind::kConstant) constants_[step.out] = step.bits;
     }
@@ -44,12 +44,12 @@ class Fuser {
   }
 
  private:
-  const Instruction& instruction(const Step& step) const {
+  const Instruction& instruction(const TileStep& step) const {
     return program_.code[static_cast<size_t>(step.instruction)];
   }
   DType type_of(tile::RegId r) const { return program_.code[r].dtype; }
 
-  static void for_reads(const Schedule& schedule, const Step& step, auto f) {
+  static void for_reads(const TileSchedule& schedule, const TileStep& step, auto f) {
     if (step.kind == StepKind::kCompiled) {
       for (const int32_t s : schedule.compiled[static_cast<size_t>(step.index)].reads) f(s);
     }
@@ -59,8 +59,8 @@ class Fuser {
   }
   void count_reads() {
     reads_.assign(schedule_.slots.size(), 0);
-    const auto count = [&](const std::vector<Step>& list) {
-      for (const Step& step : list) {
+    const auto count = [&](const std::vector<TileStep>& list) {
+      for (const TileStep& step : list) {
         for_reads(schedule_, step, [&](int32_t s) { ++reads_[static_cast<size_t>(s)]; });
       }
     };
@@ -71,13 +71,13 @@ class Fuser {
 
   // ---- runs
 
-  bool is_call(const Step& step) const {
+  bool is_call(const TileStep& step) const {
     if (step.kind != StepKind::kCall) return false;
     const Instruction& i = instruction(step);
     const size_t arity = tile::info(i.opcode).arity;
     return can_lower(i.opcode, i.dtype, type_of(i.operands[arity - 1]), isa_);
   }
-  bool is_reduction(const Step& step) const {
+  bool is_reduction(const TileStep& step) const {
     if (step.kind != StepKind::kReduce) return false;
     const Instruction& i = instruction(step);
     if (!can_lower_reduction(i.opcode, type_of(i.operands[0]))) return false;
@@ -87,10 +87,10 @@ class Fuser {
     return !ordered || (i.order == tile::Order::kRows) == across;
   }
 
-  void fuse(std::vector<Step>& section) {
-    std::vector<Step> old;
+  void fuse(std::vector<TileStep>& section) {
+    std::vector<TileStep> old;
     old.swap(section);
-    for (const Step& step : old) {
+    for (const TileStep& step : old) {
       if (step.kind == StepKind::kExpand) expanded_[step.out] = step.a;
       if (step.kind == StepKind::kBind) bound_.insert(step.out);
       if (step.kind == StepKind::kFetch) fetched_.insert(step.out);
@@ -111,14 +111,14 @@ class Fuser {
     finish(section);
   }
 
-  void finish(std::vector<Step>& section) {
+  void finish(std::vector<TileStep>& section) {
     section.insert(section.end(), later_.begin(), later_.end());
     later_.clear();
   }
 
-  void flush(std::vector<Step>& section) {
+  void flush(std::vector<TileStep>& section) {
     drop_surplus();
-    const auto expands = [&](const Step& step) {
+    const auto expands = [&](const TileStep& step) {
       return (step.a >= 0 && expanded_.contains(step.a)) ||
              (step.b >= 0 && expanded_.contains(step.b)) ||
              (step.c >= 0 && expanded_.contains(step.c));
@@ -137,7 +137,7 @@ class Fuser {
   // Accumulators take half of the registers at most.
   void drop_surplus() {
     bool wide_lanes = false;
-    for (const Step& step : run_) {
+    for (const TileStep& step : run_) {
       const Instruction& i = instruction(step);
       wide_lanes = wide_lanes || core::size_of(i.dtype) == 8;
       for (const tile::RegId r : i.operands) {
@@ -147,7 +147,7 @@ class Fuser {
     const size_t bytes = isa_ == Isa::kAvx512 ? 64 : 32, registers = isa_ == Isa::kAvx512 ? 32 : 16;
     const size_t lanes = bytes / (wide_lanes ? 8 : 4);
     size_t left = registers / 2 / std::max<size_t>(1, tile::kLanesWidth / lanes);
-    const auto surplus = [&](const Step& step) {
+    const auto surplus = [&](const TileStep& step) {
       if (step.kind != StepKind::kReduce || left-- > 0) return false;
       left = 0;
       later_.push_back(step);
@@ -158,12 +158,12 @@ class Fuser {
 
   // ---- one compiled step
 
-  Step compiled() {
+  TileStep compiled() {
     values_.clear();
     made_.clear();
     CompiledStep out;
     std::map<int32_t, int32_t> inner;  // reads inside of the run
-    for (const Step& step : run_) {
+    for (const TileStep& step : run_) {
       for_reads(schedule_, step, [&](int32_t s) { ++inner[s]; });
       if (step.kind == StepKind::kReduce) {
         add_reduction(step, out);
@@ -184,7 +184,7 @@ class Fuser {
       if (v.slot >= 0) out.reads.push_back(v.slot);
     }
     out.walk = walk(out.program);
-    Step step;
+    TileStep step;
     step.kind = StepKind::kCompiled;
     step.index = static_cast<int32_t>(schedule_.compiled.size());
     schedule_.compiled.push_back(std::move(out));
@@ -236,7 +236,7 @@ class Fuser {
     }
   }
 
-  void add_call(const Step& step, LaneProgram& program) {
+  void add_call(const TileStep& step, LaneProgram& program) {
     const Instruction& i = instruction(step);
     const int32_t slots[3] = {step.a, step.b, step.c};
     Value v;
@@ -251,7 +251,7 @@ class Fuser {
     values_[{step.out, i.dtype}] = made;
   }
 
-  void add_reduction(const Step& step, CompiledStep& out) {
+  void add_reduction(const TileStep& step, CompiledStep& out) {
     const Instruction& i = instruction(step);
     LaneReduction r;
     r.value = value_in(step.a, type_of(i.operands[0]), out.program);
@@ -272,18 +272,18 @@ class Fuser {
   // other.
   void drop_unread() {
     count_reads();
-    const auto is_unread = [&](const Step& step, bool goes) {
+    const auto is_unread = [&](const TileStep& step, bool goes) {
       if (!goes || reads_[static_cast<size_t>(step.out)] > 0) return false;
       for_reads(schedule_, step, [&](int32_t s) { --reads_[static_cast<size_t>(s)]; });
       return true;
     };
     for (auto& section : steps_.lanes) {
-      std::erase_if(section, [&](const Step& step) {
+      std::erase_if(section, [&](const TileStep& step) {
         return is_unread(step, step.kind == StepKind::kExpand);
       });
     }
     std::reverse(steps_.setup.begin(), steps_.setup.end());
-    std::erase_if(steps_.setup, [&](const Step& step) { return is_unread(step, true); });
+    std::erase_if(steps_.setup, [&](const TileStep& step) { return is_unread(step, true); });
     std::reverse(steps_.setup.begin(), steps_.setup.end());
   }
 
@@ -292,11 +292,11 @@ class Fuser {
   Isa isa_;
   bool streams_;
   const Unfused& steps_;
-  Schedule& schedule_;
+  TileSchedule& schedule_;
   std::vector<int32_t> reads_;                    // by slot
   std::map<int32_t, int32_t> filled_, expanded_;  // slot → the uniform, the row
   std::map<int32_t, uint64_t> constants_;
-  std::vector<Step> run_, later_;
+  std::vector<TileStep> run_, later_;
   std::set<int32_t> bound_;    // slots that may lie on outputs
   std::set<int32_t> fetched_;  // … on inputs
   bool fetches_ahead_ = false;
@@ -307,7 +307,7 @@ class Fuser {
 }  // namespace
 
 void fuse_steps(const tile::Program& program, const CodeTarget& target, const Unfused& steps,
-                Schedule& schedule) {
+                TileSchedule& schedule) {
   Fuser(program, target, steps, schedule).run();
 }
 

@@ -9,6 +9,6 @@ namespace mithril::cpu::jit {
 /// schedule.compiled without code, and steps that only they needed go. Instructions of `program`
 /// that cannot be lowered stay and part the runs.
 void fuse_steps(const tile::Program& program, const CodeTarget& target, const Unfused& steps,
-                Schedule& schedule);
+                TileSchedule& schedule);
 
 }  // namespace mithril::cpu::jit

@@ -116,9 +116,9 @@ struct Machine {
   std::vector<Accumulated> reductions;
 };
 
-/// Whether lower() knows that instruction; `from` is the type of the last operand.
+/// Tells whether lower() knows that instruction; `from` is the type of the last operand.
 bool can_lower(tile::Opcode opcode, core::DType result, core::DType from, Isa isa);
-/// Whether reductions of that kind can be compiled.
+/// Tells whether reductions of that kind can be compiled.
 bool can_lower_reduction(tile::Opcode opcode, core::DType dtype);
 /// Elements that one iteration of the program's loop takes at once.
 int32_t lanes_of(const LaneProgram& program, Isa isa);

@@ -22,7 +22,7 @@ struct ScheduleKey {
 /// may ask.
 class ScheduleCache {
  public:
-  using Made = std::shared_ptr<const Schedule>;
+  using Made = std::shared_ptr<const TileSchedule>;
 
   explicit ScheduleCache(size_t capacity) : capacity_(capacity) {}
   /// The one of the process.

@@ -19,7 +19,7 @@ constexpr int64_t kBlockBytes = 16 * 1024;  // of gathered lanes: half of the fi
 constexpr int64_t kFewestPoints = 256, kMostPoints = 2048;
 constexpr int64_t kUnlimited = int64_t{1} << 40;
 
-int64_t lane_bytes(const Schedule& schedule) {
+int64_t lane_bytes(const TileSchedule& schedule) {
   int64_t bytes = 1;
   for (const Slot& slot : schedule.slots) bytes += slot.level == Level::kLane ? slot.size : 0;
   return bytes;
@@ -62,7 +62,7 @@ void BlockLoop::make_params() {
   LoopHeader header{};
   const Mode mode = in_place_ || code.compiles ? Mode::kCompiled : Mode::kInterpreted;
   const Layout layout = in_place_ ? Layout::kBlock : Layout::kRowInside;
-  const Schedule& schedule = code.schedule(layout, false, mode);
+  const TileSchedule& schedule = code.schedule(layout, false, mode);
   most_points_ = in_place_ ? kUnlimited
                            : std::clamp(kBlockBytes / lane_bytes(schedule) / kLine * kLine,
                                         kFewestPoints, kMostPoints);

@@ -11,8 +11,8 @@
 
 namespace mithril::cpu {
 
-/// Where an operand's elements lie, in elements of its type; row operands have no columns, uniform
-/// ones neither.
+/// Tells where an operand's elements lie, in elements of its type; row operands have no columns,
+/// uniform ones neither.
 struct BlockStrides {
   int64_t row = 0, col = 0;
 };

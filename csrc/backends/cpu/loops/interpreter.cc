@@ -103,7 +103,7 @@ class LoopMaker {
     reduced_ = Dims::collapse(reduced, reduced_strides_);
   }
 
-  Loop run() {
+  LoopCall run() {
     choose_layout();
     if (mode() == Mode::kCompiled && streams_whole_lines()) {
       header_.mode = static_cast<int64_t>(Mode::kStreaming);
@@ -111,7 +111,7 @@ class LoopMaker {
     header_.kept_dims = static_cast<int64_t>(kept_.sizes.size());
     header_.reduced_dims = static_cast<int64_t>(reduced_.sizes.size());
     header_.operands = static_cast<int64_t>(kept_strides_.size());
-    Loop loop;
+    LoopCall loop;
     loop.params.resize(static_cast<size_t>(kHeaderWords));
     append(loop.params, kept_.sizes);
     append(loop.params, reduced_.sizes);
@@ -148,7 +148,7 @@ class LoopMaker {
 
   Mode mode() const { return static_cast<Mode>(header_.mode); }
 
-  const Schedule& schedule() const {
+  const TileSchedule& schedule() const {
     return code_.schedule(static_cast<Layout>(header_.layout), header_.recompute != 0, mode());
   }
 
@@ -188,7 +188,7 @@ class LoopMaker {
     }
   }
 
-  int64_t lane_bytes(const Schedule& schedule) const {
+  int64_t lane_bytes(const TileSchedule& schedule) const {
     int64_t bytes = 0;
     for (const Slot& slot : schedule.slots) bytes += slot.level == Level::kLane ? slot.size : 0;
     return std::max<int64_t>(bytes, 1);
@@ -196,7 +196,7 @@ class LoopMaker {
 
   // Points of a tile where lane values outlive their section.
   int64_t block(Layout layout) const {
-    const Schedule& schedule = code_.schedule(layout, false, mode());
+    const TileSchedule& schedule = code_.schedule(layout, false, mode());
     const bool calls = schedule.compiled.empty() && layout != Layout::kRowInside;
     const int64_t most = calls ? kPoints : kCompiledPoints;
     return std::clamp<int64_t>(kBlockBytes / lane_bytes(schedule) / 64 * 64, 256, most);
@@ -344,7 +344,7 @@ class LoopMaker {
 
   // Scratch: pointers of the slots, slots, states.
   size_t place_slots(std::vector<int64_t>& params) {
-    const Schedule& plan = schedule();
+    const TileSchedule& plan = schedule();
     auto offset = align(static_cast<int64_t>(plan.slots.size()) * 8);
     for (const Slot& slot : plan.slots) {
       params.push_back(offset);
@@ -403,19 +403,19 @@ core::Result<std::shared_ptr<const TileKernel>> TileKernel::make(const tile::Pro
   return std::shared_ptr<const TileKernel>(std::move(kernel));
 }
 
-const Schedule& TileKernel::Code::schedule(Layout layout, bool recompute, Mode mode) const {
+const TileSchedule& TileKernel::Code::schedule(Layout layout, bool recompute, Mode mode) const {
   const std::lock_guard lock(mutex_);
   const auto m = static_cast<size_t>(mode);
-  const Schedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0][m];
+  const TileSchedule*& entry = made[static_cast<size_t>(layout)][recompute ? 1 : 0][m];
   if (entry != nullptr) return *entry;
-  std::shared_ptr<const Schedule> schedule;
+  std::shared_ptr<const TileSchedule> schedule;
   const bool may_compile = layout == Layout::kBlock ? compiles_blocks : compiles;
   if (may_compile && mode != Mode::kInterpreted) {
     const bool streams = mode == Mode::kStreaming;
     schedule = jit::compiled_schedule(program, *table, {isa, layout, recompute, streams});
   }
   if (schedule == nullptr) {
-    schedule = std::make_shared<const Schedule>(make_schedule(program, *table, recompute));
+    schedule = std::make_shared<const TileSchedule>(make_schedule(program, *table, recompute));
   }
   owned_.push_back(schedule);
   return *(entry = schedule.get());
@@ -451,8 +451,8 @@ bool TileKernel::can_alias(uint32_t input, uint32_t output) const {
   return stored >= read;
 }
 
-Loop make_loop(const TileKernel& kernel, std::span<const int64_t> kept,
-               std::span<const int64_t> reduced, std::span<const OperandStrides> operands) {
+LoopCall make_loop(const TileKernel& kernel, std::span<const int64_t> kept,
+                   std::span<const int64_t> reduced, std::span<const OperandStrides> operands) {
   return LoopMaker(kernel, kept, reduced, operands).run();
 }
 

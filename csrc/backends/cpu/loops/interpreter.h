@@ -26,8 +26,8 @@ class TileKernel {
   plan::KernelFn function() const { return function_; }
   const tile::Program& program() const { return program_; }
   Isa isa() const { return isa_; }
-  /// Whether that output may lie on that input (same type, same strides): false where that input is
-  /// read again after the output has been written.
+  /// Tells whether that output may lie on that input (same type, same strides): false where that
+  /// input is read again after the output has been written.
   bool can_alias(uint32_t input, uint32_t output) const;
 
   struct Code;  // the interpreter's own
@@ -41,8 +41,9 @@ class TileKernel {
   std::unique_ptr<const Code> code_;
 };
 
-/// Where an operand's elements lie, in elements of its type: 0 repeats, negative runs backwards.
-/// One stride per dim of the domain; a row operand has no reduced strides (they are ignored).
+/// Tells where an operand's elements lie, in elements of its type: 0 repeats, negative runs
+/// backwards. One stride per dim of the domain; a row operand has no reduced strides (they are
+/// ignored).
 struct OperandStrides {
   std::span<const int64_t> kept;
   std::span<const int64_t> reduced;
@@ -53,7 +54,7 @@ struct OperandStrides {
 /// 0. An output may lie exactly on an input of the same type and strides where can_alias says so;
 /// no other overlap is allowed. Units may run in any order on any worker: results never depend on
 /// it.
-struct Loop {
+struct LoopCall {
   std::vector<int64_t> params;
   int64_t units = 0;
   size_t scratch_bytes = 0;
@@ -63,7 +64,7 @@ struct Loop {
 /// `operands`: inputs, then outputs. Sizes must be checked already (products fit int64); a domain
 /// without points gives 0 units, except that reductions over nothing give their identity (max, min:
 /// -inf, +inf or the type's bound; arg*: 0).
-Loop make_loop(const TileKernel& kernel, std::span<const int64_t> kept,
-               std::span<const int64_t> reduced, std::span<const OperandStrides> operands);
+LoopCall make_loop(const TileKernel& kernel, std::span<const int64_t> kept,
+                   std::span<const int64_t> reduced, std::span<const OperandStrides> operands);
 
 }  // namespace mithril::cpu

@@ -258,7 +258,7 @@ class Runner {
     return inner0 + offset_at(outer, outer0);
   }
 
-  void fetch(const Step& step, const Tile& tile) {
+  void fetch(const TileStep& step, const Tile& tile) {
     if (step.index >= buffers_) return positions(step, tile);
     char* const base = static_cast<char*>(args_.buffers[step.index]);
     if ((flags(step.index) & (kSingle | kInvariant)) != 0) return;  // filled once
@@ -271,7 +271,7 @@ class Runner {
     gather_bytes(step, base, tile);
   }
 
-  void gather_bytes(const Step& step, const char* base, const Tile& tile) {
+  void gather_bytes(const TileStep& step, const char* base, const Tile& tile) {
     switch (step.size) {
       case 1: return gather<uint8_t>(step, base, tile);
       case 2: return gather<uint16_t>(step, base, tile);
@@ -283,7 +283,7 @@ class Runner {
   // Blocks that are the same in every tile are filled once.
   void fill_invariants(const StepRange& range) {
     for (int32_t s = range.begin; s < range.end; ++s) {
-      const Step& step = plan_.steps.data()[s];
+      const TileStep& step = plan_.steps.data()[s];
       if (step.kind != StepKind::kFetch || step.index >= buffers_) continue;
       const int64_t flag = flags(step.index);
       const auto* base = static_cast<const char*>(args_.buffers[step.index]);
@@ -296,7 +296,7 @@ class Runner {
   }
 
   // One period, then its copies, doubling.
-  void repeat(const Step& step, const char* base) {
+  void repeat(const TileStep& step, const char* base) {
     const bool pointwise = layout_ == Layout::kPointwise;
     const int64_t period = pointwise ? kept_dims_[header_.kept_dims - 1] : header_.reduced;
     gather_bytes(step, base, {0, 1, 0, period});
@@ -314,7 +314,7 @@ class Runner {
   }
 
   template <class T>
-  void gather(const Step& step, const char* base, const Tile& tile) {
+  void gather(const TileStep& step, const char* base, const Tile& tile) {
     T* to = static_cast<T*>(pointers_[step.out]);
     const T* from = reinterpret_cast<const T*>(base);
     for_elements(step.index, step.level, tile, [&](int64_t offset, int64_t stride, int64_t n) {
@@ -322,7 +322,7 @@ class Runner {
     });
   }
 
-  void positions(const Step& step, const Tile& tile) {
+  void positions(const TileStep& step, const Tile& tile) {
     auto* to = static_cast<int64_t*>(pointers_[step.out]);
     for_elements(step.index, step.level, tile, [&](int64_t offset, int64_t stride, int64_t n) {
       for (int64_t i = 0; i < n; ++i) to[i] = offset + i * stride;
@@ -330,7 +330,7 @@ class Runner {
     });
   }
 
-  void bind(const Step& step, const Tile& tile) {
+  void bind(const TileStep& step, const Tile& tile) {
     char* const base = static_cast<char*>(args_.buffers[step.index]);
     const int64_t direct = direct_offset(step.index, step.level, tile);
     char* const to = base + direct * step.size;
@@ -354,7 +354,7 @@ class Runner {
     return true;
   }
 
-  void store(const Step& step, const Tile& tile) {
+  void store(const TileStep& step, const Tile& tile) {
     char* const base = static_cast<char*>(args_.buffers[step.index]);
     const int64_t direct = direct_offset(step.index, step.level, tile);
     const void* from = pointers_[step.a];
@@ -379,7 +379,7 @@ class Runner {
   }
 
   template <class T>
-  void scatter(const Step& step, char* base, const Tile& tile) {
+  void scatter(const TileStep& step, char* base, const Tile& tile) {
     const T* from = static_cast<const T*>(pointers_[step.a]);
     T* to = reinterpret_cast<T*>(base);
     for_elements(step.index, step.level, tile, [&](int64_t offset, int64_t stride, int64_t n) {
@@ -389,7 +389,7 @@ class Runner {
 
   // ---- steps
 
-  void setup(const Step& step) {
+  void setup(const TileStep& step) {
     switch (step.kind) {
       case StepKind::kConstant: std::memcpy(pointers_[step.out], &step.bits, 8); break;
       case StepKind::kScalar: {
@@ -411,7 +411,7 @@ class Runner {
     }
   }
 
-  void call(const Step& step, int64_t n) {
+  void call(const TileStep& step, int64_t n) {
     const void* a = step.a >= 0 ? pointers_[step.a] : nullptr;
     const void* b = step.b >= 0 ? pointers_[step.b] : nullptr;
     const void* c = step.c >= 0 ? pointers_[step.c] : nullptr;
@@ -429,7 +429,7 @@ class Runner {
   void steps(const StepRange& range, const Tile& tile) {
     poll(tile);
     for (int32_t s = range.begin; s < range.end; ++s) {
-      const Step& step = plan_.steps.data()[s];
+      const TileStep& step = plan_.steps.data()[s];
       switch (step.kind) {
         case StepKind::kCall:
           call(step, step.level == Level::kRow ? tile.rows : tile.points());
@@ -446,7 +446,7 @@ class Runner {
     }
   }
 
-  void expand(const Step& step, const Tile& tile) {
+  void expand(const TileStep& step, const Tile& tile) {
     auto* to = static_cast<char*>(pointers_[step.out]);
     const auto* from = static_cast<const char*>(pointers_[step.a]);
     const int64_t size = step.size;
@@ -538,7 +538,7 @@ class Runner {
     *s.blocks = 0;
   }
 
-  void reduce(const Step& step, const Tile& tile) {
+  void reduce(const TileStep& step, const Tile& tile) {
     const Reduction& reduction = plan_.reductions.data()[step.index];
     const State s = state(step.index);
     if (tile.count == 0) return;
@@ -559,7 +559,7 @@ class Runner {
     push(reduction, s, rows);
   }
 
-  void reduce_across(const Reduction& reduction, const State& s, const Step& step,
+  void reduce_across(const Reduction& reduction, const State& s, const TileStep& step,
                      const Tile& tile) {
     const auto* x = static_cast<const char*>(pointers_[step.a]);
     const int64_t bytes = tile.rows * reduction.size;
@@ -638,7 +638,7 @@ class Runner {
   }
   int64_t r_stride(const Tile& tile) const { return layout_ == Layout::kRowAcross ? tile.rows : 1; }
 
-  void scan(const Step& step, const Tile& tile) {
+  void scan(const TileStep& step, const Tile& tile) {
     const Reduction& reduction = plan_.reductions.data()[step.index];
     reduction.scan({pointers_[step.out], state(step.index).value, pointers_[step.a], tile.rows,
                     tile.count, row_stride(tile), r_stride(tile), tile.r0});
@@ -669,7 +669,7 @@ class Runner {
     steps(section.rows, tile);
     auto* const between = reinterpret_cast<int64_t*>(pointers_ + plan_.slots.size());
     for (int32_t s = section.lanes.begin; s < section.lanes.end; ++s) {
-      const Step& step = plan_.steps.data()[s];
+      const TileStep& step = plan_.steps.data()[s];
       if (step.kind == StepKind::kFetch || step.kind == StepKind::kBind) {
         const int64_t stride = kept(step.index).strides[0];
         between[step.out] = stride * step.size;
@@ -699,7 +699,7 @@ class Runner {
   const plan::KernelArgs& args_;
   const TileKernel::Code& code_;
   const LoopHeader& header_;
-  const Schedule& plan_;
+  const TileSchedule& plan_;
   const Layout layout_;
   const int32_t inputs_, buffers_;
   const int64_t *kept_dims_, *reduced_dims_, *operands_, *offsets_;

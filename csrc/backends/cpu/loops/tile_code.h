@@ -21,15 +21,15 @@ struct TileKernel::Code {
 
   /// The schedule for tiles of that layout; made by the first loop that wants it. Without compiled
   /// steps where there are none.
-  const Schedule& schedule(Layout layout, bool recompute, Mode mode = Mode::kCompiled) const;
+  const TileSchedule& schedule(Layout layout, bool recompute, Mode mode = Mode::kCompiled) const;
 
   // By layout, recompute and mode. An entry is set once, before any loop that runs by it is
   // handed out; whoever has such a loop reads it without the lock.
-  mutable const Schedule* made[kLayouts][2][kModes] = {};
+  mutable const TileSchedule* made[kLayouts][2][kModes] = {};
 
  private:
   mutable std::mutex mutex_;
-  mutable std::vector<std::shared_ptr<const Schedule>> owned_;
+  mutable std::vector<std::shared_ptr<const TileSchedule>> owned_;
 };
 
 }  // namespace mithril::cpu

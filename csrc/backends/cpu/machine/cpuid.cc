@@ -43,7 +43,7 @@ Registers cpuid(unsigned leaf, unsigned part = 0) {
 
 bool has(unsigned word, unsigned bits) { return (word & bits) == bits; }
 
-/// Which register states the operating system saves (XCR0).
+/// Tells which register states the operating system saves (XCR0).
 unsigned saved_states() {
   unsigned low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

@@ -5,30 +5,79 @@
 
 namespace mithril::cpu {
 
-/// The functions of reference/reference.h for one instruction set, REAL being T.
+// The functions of reference/reference.h by the types they exist for: `X(name)` makes the members
+// below and, in reference_isa.cc, their instances.
+#define MITHRIL_REAL_REFERENCES(X) \
+  X(matmul)                        \
+  X(conv2d)                        \
+  X(conv2d_dx)                     \
+  X(conv2d_dw)                     \
+  X(max_pool2d)                    \
+  X(max_pool2d_grad)               \
+  X(avg_pool2d)                    \
+  X(avg_pool2d_grad)               \
+  X(gather_grad_i32)               \
+  X(gather_grad_i64)               \
+  X(cholesky)                      \
+  X(solve_triangular)              \
+  X(solve)                         \
+  X(det)                           \
+  X(scaled_det)                    \
+  X(cofactor)                      \
+  X(eigh)                          \
+  X(qr)                            \
+  X(svd)
+#define MITHRIL_AXIS_REFERENCES(X) \
+  X(linear_scan)                   \
+  X(argsort)
+#define MITHRIL_BYTE_REFERENCES(X) \
+  X(matmul_i32)                    \
+  X(matmul_i64)                    \
+  X(gather_i32)                    \
+  X(gather_i64)                    \
+  X(copy)                          \
+  X(copy_units)                    \
+  X(last_writers_i32)              \
+  X(last_writers_i64)              \
+  X(true_places_i32)               \
+  X(true_places_i64)
+
+#define MITHRIL_MEMBER(name) decltype(ref_##name)* name;
+#define MITHRIL_MEMBER_F32(name) decltype(ref_##name##_f32)* name;
+#define MITHRIL_MEMBER_F64(name) decltype(ref_##name##_f64)* name;
+#define MITHRIL_MEMBER_I32(name) decltype(ref_##name##_i32)* name;
+#define MITHRIL_MEMBER_I64(name) decltype(ref_##name##_i64)* name;
+
+/// Holds the functions of real numbers, REAL being T, for one instruction set.
 template <class T>
-struct RealKernels {
-  void (*matmul)(const ref_matmul_dims*, const T*, const T*, T*, int64_t, int64_t);
-  void (*conv2d)(const ref_conv2d_dims*, const T*, const T*, T*, int64_t, int64_t);
-  void (*conv2d_dx)(const ref_conv2d_dims*, const T*, const T*, T*, int64_t, int64_t);
-  void (*conv2d_dw)(const ref_conv2d_dims*, const T*, const T*, T*, int64_t, int64_t);
-  void (*max_pool2d)(const ref_pool2d_dims*, const T*, T*, int64_t, int64_t);
-  void (*max_pool2d_grad)(const ref_pool2d_dims*, const T*, const T*, T*, int64_t, int64_t);
-  void (*avg_pool2d)(const ref_pool2d_dims*, const T*, T*, int64_t, int64_t);
-  void (*avg_pool2d_grad)(const ref_pool2d_dims*, const T*, T*, int64_t, int64_t);
-  int64_t (*gather_grad_i32)(const ref_gather_dims*, const int32_t*, const T*, T*, int64_t,
-                             int64_t);
-  int64_t (*gather_grad_i64)(const ref_gather_dims*, const int64_t*, const T*, T*, int64_t,
-                             int64_t);
-  int64_t (*cholesky)(const ref_linalg_dims*, const T*, T*, int64_t, int64_t);
-  void (*solve_triangular)(const ref_linalg_dims*, const T*, const T*, T*, int64_t, int64_t);
-  int64_t (*solve)(const ref_linalg_dims*, const T*, const T*, T*, T*, int64_t, int64_t);
-  void (*det)(const ref_linalg_dims*, const T*, T*, T*, int64_t, int64_t);
-  void (*scaled_det)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
-  void (*cofactor)(const ref_linalg_dims*, const T*, T*, T*, int64_t, int64_t);
-  void (*eigh)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
-  void (*qr)(const ref_linalg_dims*, const T*, T*, T*, T*, int64_t, int64_t);
-  void (*svd)(const ref_linalg_dims*, const T*, T*, T*, T*, T*, int64_t, int64_t);
+struct RealKernels;
+template <>
+struct RealKernels<float> {
+  MITHRIL_REAL_REFERENCES(MITHRIL_MEMBER_F32)
+};
+template <>
+struct RealKernels<double> {
+  MITHRIL_REAL_REFERENCES(MITHRIL_MEMBER_F64)
+};
+
+/// Holds those that move or order whole elements of type T along an axis.
+template <class T>
+struct AxisKernels;
+template <>
+struct AxisKernels<float> {
+  MITHRIL_AXIS_REFERENCES(MITHRIL_MEMBER_F32)
+};
+template <>
+struct AxisKernels<double> {
+  MITHRIL_AXIS_REFERENCES(MITHRIL_MEMBER_F64)
+};
+template <>
+struct AxisKernels<int32_t> {
+  MITHRIL_AXIS_REFERENCES(MITHRIL_MEMBER_I32)
+};
+template <>
+struct AxisKernels<int64_t> {
+  MITHRIL_AXIS_REFERENCES(MITHRIL_MEMBER_I64)
 };
 
 /// Rows added where they came from, of integers: they wrap.
@@ -38,13 +87,6 @@ struct GatherGradKernels {
                              int64_t);
   int64_t (*gather_grad_i64)(const ref_gather_dims*, const int64_t*, const T*, T*, int64_t,
                              int64_t);
-};
-
-/// Lists the kernels that move or order whole elements along an axis, of type T.
-template <class T>
-struct AxisKernels {
-  void (*linear_scan)(const ref_axis_dims*, const T*, const T*, T*, int64_t, int64_t);
-  void (*argsort)(const ref_axis_dims*, int64_t, const T*, void*, int64_t*, int64_t, int64_t);
 };
 
 /// Fourier transforms: sizes and contents of a table, and what reads it.
@@ -68,30 +110,21 @@ struct DftKernels {
 struct ReferenceKernels {
   RealKernels<float> f32;
   RealKernels<double> f64;
-  void (*matmul_i32)(const ref_matmul_dims*, const int32_t*, const int32_t*, int32_t*, int64_t,
-                     int64_t);
-  void (*matmul_i64)(const ref_matmul_dims*, const int64_t*, const int64_t*, int64_t*, int64_t,
-                     int64_t);
   GatherGradKernels<uint32_t> rows_u32;
   GatherGradKernels<uint64_t> rows_u64;
-  int64_t (*gather_i32)(const ref_gather_dims*, int64_t, const void*, const int32_t*, void*,
-                        int64_t, int64_t);
-  int64_t (*gather_i64)(const ref_gather_dims*, int64_t, const void*, const int64_t*, void*,
-                        int64_t, int64_t);
-  void (*copy)(const ref_copy_dims*, int64_t, const void*, void*, int64_t, int64_t);
-  int64_t (*copy_units)(const ref_copy_dims*);
   AxisKernels<float> axis_f32;
   AxisKernels<double> axis_f64;
   AxisKernels<int32_t> axis_i32;
   AxisKernels<int64_t> axis_i64;
-  int64_t (*last_writers_i32)(const ref_gather_dims*, int64_t, const int32_t*, void*, int64_t,
-                              int64_t);
-  int64_t (*last_writers_i64)(const ref_gather_dims*, int64_t, const int64_t*, void*, int64_t,
-                              int64_t);
-  void (*true_places_i32)(int64_t, const unsigned char*, int32_t*, int32_t*, int64_t, int64_t);
-  void (*true_places_i64)(int64_t, const unsigned char*, int64_t*, int64_t*, int64_t, int64_t);
   DftKernels dft;
+  MITHRIL_BYTE_REFERENCES(MITHRIL_MEMBER)
 };
+
+#undef MITHRIL_MEMBER
+#undef MITHRIL_MEMBER_F32
+#undef MITHRIL_MEMBER_F64
+#undef MITHRIL_MEMBER_I32
+#undef MITHRIL_MEMBER_I64
 
 namespace generic {
 extern const ReferenceKernels kReference;

@@ -68,40 +68,29 @@ namespace bytes {
 #include "reference/true_places.c"
 }  // namespace bytes
 
-#define MITHRIL_REAL_KERNELS(space)                                                                \
-  {                                                                                                \
-    space::ref_matmul, space::ref_conv2d, space::ref_conv2d_dx, space::ref_conv2d_dw,              \
-        space::ref_max_pool2d, space::ref_max_pool2d_grad, space::ref_avg_pool2d,                  \
-        space::ref_avg_pool2d_grad, space::ref_gather_grad_i32, space::ref_gather_grad_i64,        \
-        space::ref_cholesky, space::ref_solve_triangular, space::ref_solve, space::ref_det,        \
-        space::ref_scaled_det, space::ref_cofactor, space::ref_eigh, space::ref_qr, space::ref_svd \
-  }
-
 }  // namespace
+
+#define MITHRIL_IN_F32(name) f32::ref_##name,
+#define MITHRIL_IN_F64(name) f64::ref_##name,
+#define MITHRIL_OF_F32(name) bytes::ref_##name##_f32,
+#define MITHRIL_OF_F64(name) bytes::ref_##name##_f64,
+#define MITHRIL_OF_I32(name) bytes::ref_##name##_i32,
+#define MITHRIL_OF_I64(name) bytes::ref_##name##_i64,
+#define MITHRIL_OF_BYTES(name) bytes::ref_##name,
 
 // A member that is forgotten here would be called as a null pointer.
 #pragma GCC diagnostic error "-Wmissing-field-initializers"
 const ReferenceKernels kReference = {
-    MITHRIL_REAL_KERNELS(f32),
-    MITHRIL_REAL_KERNELS(f64),
-    bytes::ref_matmul_i32,
-    bytes::ref_matmul_i64,
+    {MITHRIL_REAL_REFERENCES(MITHRIL_IN_F32)},
+    {MITHRIL_REAL_REFERENCES(MITHRIL_IN_F64)},
     {u32::ref_gather_grad_i32, u32::ref_gather_grad_i64},
     {u64::ref_gather_grad_i32, u64::ref_gather_grad_i64},
-    bytes::ref_gather_i32,
-    bytes::ref_gather_i64,
-    bytes::ref_copy,
-    bytes::ref_copy_units,
-    {bytes::ref_linear_scan_f32, bytes::ref_argsort_f32},
-    {bytes::ref_linear_scan_f64, bytes::ref_argsort_f64},
-    {bytes::ref_linear_scan_i32, bytes::ref_argsort_i32},
-    {bytes::ref_linear_scan_i64, bytes::ref_argsort_i64},
-    bytes::ref_last_writers_i32,
-    bytes::ref_last_writers_i64,
-    bytes::ref_true_places_i32,
-    bytes::ref_true_places_i64,
+    {MITHRIL_AXIS_REFERENCES(MITHRIL_OF_F32)},
+    {MITHRIL_AXIS_REFERENCES(MITHRIL_OF_F64)},
+    {MITHRIL_AXIS_REFERENCES(MITHRIL_OF_I32)},
+    {MITHRIL_AXIS_REFERENCES(MITHRIL_OF_I64)},
     {bytes::ref_dft_table, bytes::ref_dft_scratch, bytes::ref_dft_width, bytes::ref_dft_prepare,
      bytes::ref_dft_f32, bytes::ref_dft_f64, bytes::ref_rdft_f32, bytes::ref_rdft_f64},
-};
+    MITHRIL_BYTE_REFERENCES(MITHRIL_OF_BYTES)};
 
 }  // namespace mithril::cpu::MITHRIL_ISA

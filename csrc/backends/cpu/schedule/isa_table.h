@@ -46,7 +46,7 @@ struct ScanArgs {
 };
 using ScanFn = void (*)(const ScanArgs& args);
 
-/// Which operand of a two-operand instruction is a single element.
+/// Tells which operand of a two-operand instruction is a single element.
 enum class Shape : uint8_t { kBoth, kFirstSingle, kSecondSingle };
 
 /// Null where there is no such function. float16 and bfloat16 occur in casts only (the interpreter

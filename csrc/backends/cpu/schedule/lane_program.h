@@ -10,7 +10,7 @@
 
 namespace mithril::cpu::jit {
 
-/// Where a value comes from.
+/// Tells where a value comes from.
 enum class Source : uint8_t {
   kLane,      // a lane slot: one element per point
   kRow,       // a row slot
@@ -52,7 +52,7 @@ struct LaneProgram {
   std::vector<LaneReduction> reductions;
 };
 
-/// How the points of a tile lie.
+/// Tells how the points of a tile lie.
 enum class Walk : uint8_t {
   kFlat,    // outer × inner points in a row; no row values, no reductions
   kInside,  // [outer][inner]; a row is one outer index

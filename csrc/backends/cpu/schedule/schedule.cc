@@ -35,10 +35,10 @@ class Scheduler {
     fuse_ = fuse;
   }
 
-  Schedule run() {
+  TileSchedule run() {
     const int32_t last = section_.empty() ? 0 : *std::max_element(section_.begin(), section_.end());
     build_setup();
-    std::vector<std::vector<Step>> rows, lanes;
+    std::vector<std::vector<TileStep>> rows, lanes;
     std::vector<StepRange> reductions;
     for (int32_t s = 0; s <= last; ++s) {
       const auto first = static_cast<int32_t>(out_.reductions.size());
@@ -73,7 +73,7 @@ class Scheduler {
     return static_cast<int32_t>(out_.slots.size() - 1);
   }
 
-  StepRange append(const std::vector<Step>& steps) {
+  StepRange append(const std::vector<TileStep>& steps) {
     const auto begin = static_cast<int32_t>(out_.steps.size());
     out_.steps.insert(out_.steps.end(), steps.begin(), steps.end());
     return {begin, static_cast<int32_t>(out_.steps.size())};
@@ -99,7 +99,7 @@ class Scheduler {
     int32_t& slot = (level == Level::kLane ? filled_ : filled_row_)[r];
     if (slot >= 0) return slot;
     slot = new_slot(level, at(r).dtype);
-    Step step;
+    TileStep step;
     step.kind = StepKind::kFill;
     step.level = level;
     step.size = size_of(at(r).dtype);
@@ -111,7 +111,7 @@ class Scheduler {
 
   int32_t expand(RegId r) {
     if (expanded_[r] >= 0) return expanded_[r];
-    Step step;
+    TileStep step;
     step.kind = StepKind::kExpand;
     step.size = size_of(at(r).dtype);
     step.out = expanded_[r] = new_slot(Level::kLane, at(r).dtype);
@@ -129,14 +129,14 @@ class Scheduler {
 
   // ---- steps
 
-  std::vector<Step>& list(Level level) {
+  std::vector<TileStep>& list(Level level) {
     return level == Level::kUniform ? setup_ : level == Level::kRow ? rows_ : lanes_;
   }
 
   void call(RegId r) {
     const Instruction& i = at(r);
     const size_t arity = tile::info(i.opcode).arity;
-    Step step;
+    TileStep step;
     step.kind = StepKind::kCall;
     step.level = i.level;
     step.size = size_of(i.dtype);
@@ -164,7 +164,7 @@ class Scheduler {
 
   void fetch(RegId r) {
     const Instruction& i = at(r);
-    Step step;
+    TileStep step;
     step.kind = StepKind::kFetch;
     step.level = i.level;
     step.size = size_of(i.dtype);
@@ -181,7 +181,7 @@ class Scheduler {
 
   void uniform_leaf(RegId r) {
     const Instruction& i = at(r);
-    Step step;
+    TileStep step;
     step.level = Level::kUniform;
     step.out = slot_[r] = new_slot(Level::kUniform, i.dtype);
     step.size = size_of(i.dtype);
@@ -217,7 +217,7 @@ class Scheduler {
       if (i.opcode == tile::Opcode::kReduceSum) reduction.sums = isa_.block_sums(from);
       reduction.combine = isa_.lane(tile::combining(i.opcode), from, from, 0, Shape::kBoth);
     }
-    Step step;
+    TileStep step;
     step.kind = scans ? StepKind::kScan : StepKind::kReduce;
     step.size = reduction.size;
     step.a = slot_at(i.operands[0], Level::kLane);
@@ -233,7 +233,7 @@ class Scheduler {
 
   void store(const Instruction& i) {
     const RegId source = resolve(i.operands[0]);
-    Step step;
+    TileStep step;
     step.kind = StepKind::kStore;
     step.level = i.level;
     step.size = size_of(i.dtype);
@@ -245,7 +245,7 @@ class Scheduler {
     if (computed) {
       bound_.push_back(step.a);
       dedicated_.push_back(step.a);
-      Step bind = step;
+      TileStep bind = step;
       bind.kind = StepKind::kBind;
       bind.out = step.a;
       bind.a = -1;
@@ -307,7 +307,7 @@ class Scheduler {
     }
     for (RegId r = 0; r < program_.code.size(); ++r) build_one(r, s, needed[r]);
     lanes_.insert(lanes_.begin(), binds_.begin(), binds_.end());
-    for (const Step& step : stores_) list(step.level).push_back(step);
+    for (const TileStep& step : stores_) list(step.level).push_back(step);
   }
 
   void build_one(RegId r, int32_t s, bool needed) {
@@ -328,7 +328,7 @@ class Scheduler {
   // ---- slots
 
   /// The slots that a step reads, each once.
-  std::vector<int32_t> reads_of(const Step& step) const {
+  std::vector<int32_t> reads_of(const TileStep& step) const {
     std::vector<int32_t> out;
     if (step.kind == StepKind::kCompiled) out = compiled(step).reads;
     for (const int32_t slot : {step.a, step.b, step.c}) {
@@ -338,26 +338,26 @@ class Scheduler {
     out.erase(std::unique(out.begin(), out.end()), out.end());
     return out;
   }
-  std::vector<int32_t> writes_of(const Step& step) const {
+  std::vector<int32_t> writes_of(const TileStep& step) const {
     if (step.kind == StepKind::kCompiled) return compiled(step).writes;
     return step.out >= 0 ? std::vector<int32_t>{step.out} : std::vector<int32_t>{};
   }
-  const CompiledStep& compiled(const Step& step) const {
+  const CompiledStep& compiled(const TileStep& step) const {
     return out_.compiled[static_cast<size_t>(step.index)];
   }
 
-  static std::vector<Step*> all(std::vector<std::vector<Step>>& lanes) {
-    std::vector<Step*> steps;
+  static std::vector<TileStep*> all(std::vector<std::vector<TileStep>>& lanes) {
+    std::vector<TileStep*> steps;
     for (auto& section : lanes) {
-      for (Step& step : section) steps.push_back(&step);
+      for (TileStep& step : section) steps.push_back(&step);
     }
     return steps;
   }
 
   // Lane slots of computed values are shared once their last reader has run; `out` may take over an
   // operand's slot, because every function reads an index before writing it.
-  void share_slots(std::vector<std::vector<Step>>& lanes) {
-    const std::vector<Step*> steps = all(lanes);
+  void share_slots(std::vector<std::vector<TileStep>>& lanes) {
+    const std::vector<TileStep*> steps = all(lanes);
     std::vector<size_t> last(out_.slots.size(), 0);
     for (size_t k = 0; k < steps.size(); ++k) {
       for (const int32_t slot : reads_of(*steps[k])) last[static_cast<size_t>(slot)] = k;
@@ -371,7 +371,7 @@ class Scheduler {
     std::vector<int32_t> renamed(out_.slots.size(), -1);
     std::multimap<int32_t, int32_t> free;  // by element size
     for (size_t k = 0; k < steps.size(); ++k) {
-      Step& step = *steps[k];
+      TileStep& step = *steps[k];
       const std::vector<int32_t> reads = reads_of(step);
       const auto release_reads = [&] {
         for (const int32_t slot : reads) {
@@ -396,7 +396,7 @@ class Scheduler {
     const auto note = [&](int32_t slot) {
       if (slot >= 0) renamed[static_cast<size_t>(slot)] = 0;
     };
-    for (const Step& step : out_.steps) {
+    for (const TileStep& step : out_.steps) {
       for (const int32_t slot : reads_of(step)) note(slot);
       for (const int32_t slot : writes_of(step)) note(slot);
     }
@@ -411,7 +411,7 @@ class Scheduler {
       slots.push_back(out_.slots[s]);
     }
     out_.slots = std::move(slots);
-    for (Step& step : out_.steps) apply(renamed, step);
+    for (TileStep& step : out_.steps) apply(renamed, step);
     for (Reduction& reduction : out_.reductions) {
       apply(renamed, reduction.out);
       apply(renamed, reduction.running);
@@ -426,7 +426,7 @@ class Scheduler {
       slot = renamed[static_cast<size_t>(slot)];
     }
   }
-  void apply(const std::vector<int32_t>& renamed, Step& step) {
+  void apply(const std::vector<int32_t>& renamed, TileStep& step) {
     for (int32_t* slot : {&step.a, &step.b, &step.c, &step.out}) apply(renamed, *slot);
     if (step.kind != StepKind::kCompiled) return;
     CompiledStep& to = out_.compiled[static_cast<size_t>(step.index)];
@@ -453,10 +453,10 @@ class Scheduler {
 
   // Inputs that are still read after an output's producer has run: if they share memory with the
   // output, it must not be written before they are done with.
-  void find_hazards(std::vector<std::vector<Step>>& lanes) {
-    const std::vector<Step*> steps = all(lanes);
+  void find_hazards(std::vector<std::vector<TileStep>>& lanes) {
+    const std::vector<TileStep*> steps = all(lanes);
     std::vector<int32_t> input_of(out_.slots.size(), -1);
-    for (const Step* step : steps) {
+    for (const TileStep* step : steps) {
       if (step->kind == StepKind::kFetch && step->index < input_count()) {
         input_of[static_cast<size_t>(step->out)] = step->index;
       }
@@ -477,7 +477,7 @@ class Scheduler {
       steps[k]->hazard_count = static_cast<int32_t>(out_.hazards.size()) - steps[k]->partner;
     }
   }
-  bool produces(const Step& step, int32_t slot) const {
+  bool produces(const TileStep& step, int32_t slot) const {
     if (step.kind == StepKind::kBind) return false;
     const std::vector<int32_t> writes = writes_of(step);
     return std::find(writes.begin(), writes.end(), slot) != writes.end();
@@ -490,18 +490,18 @@ class Scheduler {
   FuseSteps fuse_ = nullptr;
   std::vector<int32_t> section_;
   std::vector<int32_t> slot_, filled_, filled_row_, expanded_;  // of each register
-  std::vector<Step> setup_, rows_, lanes_, stores_, binds_;
+  std::vector<TileStep> setup_, rows_, lanes_, stores_, binds_;
   std::vector<int32_t> bound_, dedicated_;
-  Schedule out_;
+  TileSchedule out_;
 };
 
 }  // namespace
 
-Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute) {
+TileSchedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute) {
   return Scheduler(widened, isa, recompute).run();
 }
 
-bool is_in_place(const Schedule& schedule) {
+bool is_in_place(const TileSchedule& schedule) {
   if (schedule.compiled.size() != 1) return false;
   const StepRange& lanes = schedule.sections[0].lanes;
   size_t stored = 0, bound = 0;
@@ -517,8 +517,8 @@ bool is_in_place(const Schedule& schedule) {
   return stored == bound;
 }
 
-Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
-                             const CodeTarget& target, FuseSteps fuse) {
+TileSchedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
+                                 const CodeTarget& target, FuseSteps fuse) {
   Scheduler scheduler(expanded, isa, target.recompute);
   scheduler.fuse_for(target, fuse);
   return scheduler.run();

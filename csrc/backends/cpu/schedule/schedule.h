@@ -16,7 +16,7 @@ namespace jit {
 class CodeMemory;
 }
 
-/// How the points of a tile lie.
+/// Tells how the points of a tile lie.
 enum class Layout : int64_t {
   kPointwise,  // a tile is a run of the kept domain
   kRowInside,  // a tile is rows × r, r innermost
@@ -56,7 +56,7 @@ enum class StepKind : uint8_t {
   kCompiled,  // a run of kCall, kExpand and kReduce as machine code
 };
 
-struct Step {
+struct TileStep {
   StepKind kind = StepKind::kCall;
   tile::Level level = tile::Level::kLane;
   int32_t size = 0;                          // bytes an element of `out` (of the stored value)
@@ -106,9 +106,9 @@ struct Section {
   StepRange rows, lanes, reductions;  // reductions: indices into Schedule::reductions
 };
 
-struct Schedule {
+struct TileSchedule {
   std::vector<Slot> slots;
-  std::vector<Step> steps;
+  std::vector<TileStep> steps;
   std::vector<Section> sections;
   std::vector<Reduction> reductions;
   std::vector<int32_t> hazards;  // input operands
@@ -119,7 +119,7 @@ struct Schedule {
 
 /// `recompute`: lane values do not outlive their section (a row is visited in several chunks, once
 /// per section); else they do (whole rows fit the tile).
-Schedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute);
+TileSchedule make_schedule(const tile::Program& widened, const IsaTable& isa, bool recompute);
 
 /// Says what compiled steps are for.
 struct CodeTarget {
@@ -132,23 +132,23 @@ struct CodeTarget {
 
 /// Steps of a schedule that is being built: every slot is written by one step of a section only.
 struct Unfused {
-  std::vector<Step>& setup;
-  std::vector<std::vector<Step>>& rows;   // by section
-  std::vector<std::vector<Step>>& lanes;  // by section
+  std::vector<TileStep>& setup;
+  std::vector<std::vector<TileStep>>& rows;   // by section
+  std::vector<std::vector<TileStep>>& lanes;  // by section
 };
 
 /// Joins steps into compiled ones; see jit/fuse_steps.h.
 using FuseSteps = void (*)(const tile::Program& program, const CodeTarget& target,
-                           const Unfused& steps, Schedule& schedule);
+                           const Unfused& steps, TileSchedule& schedule);
 
 /// The same with the compiled steps that `fuse` makes for that target, without their code; see
 /// jit/compile.h. `expanded` has no macros but those that are called.
-Schedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
-                             const CodeTarget& target, FuseSteps fuse);
+TileSchedule make_fused_schedule(const tile::Program& expanded, const IsaTable& isa,
+                                 const CodeTarget& target, FuseSteps fuse);
 
-/// Whether a schedule for Layout::kBlock reads and writes operands where they lie, by one compiled
-/// step.
-bool is_in_place(const Schedule& schedule);
+/// Tells whether a schedule for Layout::kBlock reads and writes operands where they lie, by one
+/// compiled step.
+bool is_in_place(const TileSchedule& schedule);
 
 /// Layout of KernelArgs::params, then dims and operands.
 struct LoopHeader {

@@ -51,7 +51,8 @@ core::Result<const OpenBlas*> open_openblas(const std::string& path);
 /// the extension); null where there is none. Thread-safe.
 const OpenBlas* vendored_openblas();
 
-/// Whether OpenBLAS takes these strides and sizes: one unit stride in each operand, 32-bit sizes.
+/// Tells whether OpenBLAS takes these strides and sizes: one unit stride in each operand, 32-bit
+/// sizes.
 bool fits_openblas(const GemmDims& dims);
 
 /// Order class: other (a stated bound, not the canonical order). Computes the range of C, then runs

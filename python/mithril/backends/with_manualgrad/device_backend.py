@@ -185,7 +185,10 @@ class DeviceBackend(PlanBackend):
         return data
 
     def empty_cache(self) -> None:
-        """Gives memory of the device that is kept for later calls back to the driver."""
+        """Gives memory of the device that is kept for later calls back to the driver.
+
+        Raises DeviceNotAvailable where the device cannot be waited for; what another library may
+        still read is kept then."""
         self._device.release_spare()
 
     def get_memory_info(self) -> dict[str, float]:

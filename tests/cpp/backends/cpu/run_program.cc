@@ -185,7 +185,7 @@ std::vector<Bytes> run_on(const tile::Program& program, Engine engine, const Dom
   const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
   std::vector<OperandStrides> strides;
   for (const Strides& s : operands.strides) strides.push_back({s.kept, s.reduced});
-  const Loop loop = make_loop(*kernel, domain.kept, domain.reduced, strides);
+  const LoopCall loop = make_loop(*kernel, domain.kept, domain.reduced, strides);
   const size_t scratch_bytes = (loop.scratch_bytes + 63) / 64 * 64;
   const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, scratch_bytes + 64));
   std::memset(scratch.get(), 0xee, scratch_bytes);

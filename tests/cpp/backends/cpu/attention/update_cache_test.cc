@@ -75,7 +75,7 @@ class UpdateCache : public ::testing::Test {
     plan::ErrorSlot slot;
     const plan::KernelArgs args{buffers.data(), nullptr, nullptr, step.data.get(),
                                 nullptr,        0,       &slot,   nullptr};
-    EXPECT_TRUE(step.updates && step.inplace.size() == 1 && step.inplace[0].operand == 0);
+    EXPECT_TRUE(step.partial_update && step.inplace.size() == 1 && step.inplace[0].operand == 0);
     EXPECT_EQ(step.units, kBatch);
     EXPECT_EQ(step.kernel(args, 1, step.units), plan::KernelStatus::kOk);
     EXPECT_EQ(step.kernel(args, 0, 1), plan::KernelStatus::kOk);

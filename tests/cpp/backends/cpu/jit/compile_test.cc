@@ -277,7 +277,7 @@ void check_in_place(const tile::Program& program, const Domain& domain,
       strides.push_back(dense(domain, output_level(program, k)));
     }
     for (const auto& s : strides) operands.push_back({s.kept, s.reduced});
-    const Loop loop = make_loop(*kernel, domain.kept, domain.reduced, operands);
+    const LoopCall loop = make_loop(*kernel, domain.kept, domain.reduced, operands);
     std::vector<std::max_align_t> scratch(loop.scratch_bytes / sizeof(std::max_align_t) + 8);
     const plan::KernelArgs args{buffers.data(),  loop.params.data(),
                                 kScalars.data(), kernel.get(),
@@ -316,7 +316,7 @@ TEST(Jit, RunsWhatIsInSealedMemory) {
   const auto program = t.finish();
   for (const Isa isa : compiled_sets()) {
     const auto kernel = TileKernel::make(program, isa).or_throw();
-    const Schedule& schedule = kernel->code().schedule(Layout::kRowInside, false);
+    const TileSchedule& schedule = kernel->code().schedule(Layout::kRowInside, false);
     ASSERT_NE(schedule.code, nullptr);
     EXPECT_EQ(schedule.compiled.size(), 2u);  // maxima alone are no more than a call
     for (const CompiledStep& step : schedule.compiled) {
@@ -386,7 +386,7 @@ TEST(Jit, InterpretsOnRequestAndWithoutVectors) {
 /// Of each compiled step: values for which the next tile is asked for.
 std::vector<int64_t> fetched_ahead(const tile::Program& program, const CodeTarget& target) {
   const auto kernel = TileKernel::make(program, target.isa).or_throw();
-  const Schedule schedule =
+  const TileSchedule schedule =
       make_fused_schedule(program, *kernel->code().table, target, jit::fuse_steps);
   std::vector<int64_t> out;
   for (const CompiledStep& step : schedule.compiled) {

@@ -16,7 +16,7 @@ ScheduleKey key(double number) {
   return {t.finish(), {Isa::kAvx2, Layout::kPointwise}};
 }
 
-ScheduleCache::Made make() { return std::make_shared<const Schedule>(); }
+ScheduleCache::Made make() { return std::make_shared<const TileSchedule>(); }
 
 TEST(ScheduleCache, MakesOncePerKey) {
   ScheduleCache cache(4);

@@ -135,7 +135,7 @@ TEST(Interpreter, StreamsToPlacesBetweenLines) {
     const auto kernel = TileKernel::make(program, engine.isa, engine.compiled).or_throw();
     const int64_t dims[] = {kCount}, one[] = {1};
     const std::vector<OperandStrides> operands(2, OperandStrides{one, {}});
-    const Loop loop = make_loop(*kernel, dims, {}, operands);
+    const LoopCall loop = make_loop(*kernel, dims, {}, operands);
     std::vector<std::max_align_t> scratch(loop.scratch_bytes / sizeof(std::max_align_t) + 8);
     void* aligned = scratch.data();
     size_t room = scratch.size() * sizeof(std::max_align_t);
@@ -630,7 +630,7 @@ TEST(Interpreter, WritesOverItsInputsWhereThatIsAllowed) {
     void* buffers[] = {a.data(), b.data(), c.data(), b.data(), a.data()};
     const int64_t dims[] = {n}, one[] = {1};
     const std::vector<OperandStrides> operands(5, OperandStrides{one, {}});
-    const Loop loop = make_loop(*kernel, dims, {}, operands);
+    const LoopCall loop = make_loop(*kernel, dims, {}, operands);
     std::vector<std::max_align_t> scratch(loop.scratch_bytes / sizeof(std::max_align_t) + 8);
     const plan::KernelArgs args{
         buffers, loop.params.data(), nullptr, kernel.get(), scratch.data(), 0, nullptr, nullptr};
