@@ -463,7 +463,8 @@ class Executable::Run {
       note(*code.plan, at, runtime::now() - start, start, 1);
       return {};
     }
-    if (step.is_checked) MITHRIL_RETURN_IF_ERROR(open_report());  // timed kernels have a queue apart
+    if (step.is_checked)
+      MITHRIL_RETURN_IF_ERROR(open_report());  // timed kernels have a queue apart
     MITHRIL_RETURN_IF_ERROR(driver_.begin_timing());
     Status status = this->step(code, made, at, bases, behind);
     auto nanoseconds = driver_.end_timing();
@@ -516,6 +517,9 @@ class Executable::Run {
     }
     if (matmul != nullptr && matmul->adds_bias) {
       operands.push_back(operand(planned, matmul->bias, bases));
+    }
+    if (matmul != nullptr && matmul->adds_matrix) {
+      operands.push_back(operand(planned, matmul->addend, bases));
     }
     return driver_.multiply(*executable_.products_.at(&product), operands);
   }
