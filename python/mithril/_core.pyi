@@ -405,7 +405,13 @@ class Array:
     def __ge__(self, other: Any) -> Array: ...
 
 class OpenClDevice(DeviceDriver):
-    def __init__(self, wanted: str = "", as_gpu: bool = False, threads: int = 0) -> None: ...
+    def __init__(
+        self,
+        wanted: str = "",
+        as_gpu: bool = False,
+        threads: int = 0,
+        without_float64: bool = False,
+    ) -> None: ...
     tile: tuple[int, int, int]
     @property
     def info(self) -> dict[str, Any]: ...

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "emit/c_like_text.h"
+#include "emit/c_prune.h"
 
 namespace mithril::opencl {
 namespace {
@@ -211,10 +212,10 @@ core::Result<DeviceInfo> find_device(const std::string& wanted) {
 // ---------------------------------------------------------------- the device
 
 core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bool as_gpu,
-                                                   int64_t threads) {
+                                                   int64_t threads, bool without_doubles) {
   // Never destroyed: drivers may be gone by the time that a process ends.
   static auto& opened =
-      *new std::map<std::tuple<int, int, bool, int64_t>, std::shared_ptr<Device>>();
+      *new std::map<std::tuple<int, int, bool, bool, int64_t>, std::shared_ptr<Device>>();
   static auto& mutex = *new std::mutex();
   MITHRIL_ASSIGN(const Functions* f, open_loader());
   const std::lock_guard lock(mutex);
@@ -223,7 +224,8 @@ core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bo
   if (threads == found.info.compute_units) threads = 0;
   if (threads != 0) MITHRIL_RETURN_IF_ERROR(check_threads(found.info, threads));
   if (as_gpu) found.info.is_cpu = false;
-  const std::tuple key(found.info.platform, found.info.device, as_gpu, threads);
+  if (without_doubles) found.info.has_doubles = false;
+  const std::tuple key(found.info.platform, found.info.device, as_gpu, without_doubles, threads);
   const auto known = opened.find(key);
   if (known != opened.end()) return known->second;
   if (threads != 0) MITHRIL_RETURN_IF_ERROR(take_part(*f, threads, found));
@@ -267,11 +269,6 @@ core::Status Device::set_tile(const plan::RegisterTile& tile) {
 }
 
 core::Status Device::start() {
-  if (!info_.has_doubles) {
-    return core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
-                      "OpenCL: the device {} has no float64 (cl_khr_fp64), which kernels need",
-                      info_.name);
-  }
   const Functions& f = functions_;
   MITHRIL_ASSIGN(const cl_context context, make(f.create_context, "clCreateContext", nullptr,
                                                 cl_uint{1}, &id_, nullptr, nullptr));
@@ -464,6 +461,7 @@ device::PrintOptions Device::print_options() const {
   return {.dialect = kDialect,
           .is_cpu = info_.is_cpu,
           .units = info_.compute_units,
+          .has_doubles = info_.has_doubles,
           .is_vectored = info_.is_cpu,
           .tile = tile(),
           .parameter_bytes = parameter_bytes_};
@@ -475,6 +473,8 @@ std::string Device::options() const {
 }
 
 core::Result<std::shared_ptr<const device::Program>> Device::build(const std::string& text) {
+  MITHRIL_CHECK(info_.has_doubles || !emit::has_word(text, "double"),
+                "a kernel with doubles for {}, which has none", info_.name);
   const std::lock_guard lock(builds_);
   if (auto known = loaded(text)) return known;
   MITHRIL_ASSIGN(Owned<cl_program> program, compiled(text));
