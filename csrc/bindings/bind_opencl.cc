@@ -85,6 +85,7 @@ void bind_opencl(py::module_& module) {
   // For tests: failures of drivers' functions, and what is alive.
   module.def("device_inject_failure", &device::inject_failure, py::arg("symbol"), py::arg("nth"),
              py::arg("status"), py::arg("lasts") = false);
+  module.def("device_injected_failures", &device::injected_failures, py::arg("symbol"));
   // For tests and measurements: tiles of convolutions.
   module.def("device_force_winograd_tile", [](std::optional<int64_t> tile) {
     if (tile && *tile != 0 && *tile != 2 && *tile != 4) {

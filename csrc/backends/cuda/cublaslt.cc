@@ -76,8 +76,8 @@ class Cublaslt::Product final : public LibraryCall {
   core::Status make_operation(bool turns_a, bool turns_b, bool allows_tf32) {
     const int compute = is_double_ ? kLtCompute64 : allows_tf32 ? kLtCompute32Tf32 : kLtCompute32;
     MITHRIL_RETURN_IF_ERROR(operation_.make(f_.create_operation, "cublasLtMatmulDescCreate",
-                                            f_.destroy_operation, compute,
-                                            is_double_ ? kLtFloat64 : kLtFloat32));
+                                            f_.destroy_operation, "cublasLtMatmulDescDestroy",
+                                            compute, is_double_ ? kLtFloat64 : kLtFloat32));
     const int32_t turned = kLtTransposed;
     if (turns_b) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeA, &turned, sizeof turned));
     if (turns_a) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeB, &turned, sizeof turned));
@@ -89,9 +89,10 @@ class Cublaslt::Product final : public LibraryCall {
 
   core::Status make_layout(LibraryObject<lt_layout>& layout, int element, const ByColumns& matrix,
                            int64_t batches, int64_t stride) const {
-    MITHRIL_RETURN_IF_ERROR(layout.make(
-        f_.create_layout, "cublasLtMatrixLayoutCreate", f_.destroy_layout, element,
-        static_cast<uint64_t>(matrix.rows), static_cast<uint64_t>(matrix.columns), matrix.between));
+    MITHRIL_RETURN_IF_ERROR(layout.make(f_.create_layout, "cublasLtMatrixLayoutCreate",
+                                        f_.destroy_layout, "cublasLtMatrixLayoutDestroy", element,
+                                        static_cast<uint64_t>(matrix.rows),
+                                        static_cast<uint64_t>(matrix.columns), matrix.between));
     if (batches == 1) return {};
     const auto count = static_cast<int32_t>(batches);
     const auto set = [&](int attribute, const void* value, size_t size) {
@@ -107,7 +108,8 @@ class Cublaslt::Product final : public LibraryCall {
   core::Status find(size_t of_factors, size_t of_result, LtHeuristic& found) const {
     LibraryObject<lt_preference> preference;
     MITHRIL_RETURN_IF_ERROR(preference.make(f_.create_preference, "cublasLtMatmulPreferenceCreate",
-                                            f_.destroy_preference));
+                                            f_.destroy_preference,
+                                            "cublasLtMatmulPreferenceDestroy"));
     const auto set = [&](int attribute, const void* value, size_t size) {
       return call(f_.set_preference, "cublasLtMatmulPreferenceSetAttribute", preference.get(),
                   attribute, value, size);

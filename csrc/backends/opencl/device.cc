@@ -272,10 +272,10 @@ core::Status Device::start() {
   const Functions& f = functions_;
   MITHRIL_ASSIGN(const cl_context context, make(f.create_context, "clCreateContext", nullptr,
                                                 cl_uint{1}, &id_, nullptr, nullptr));
-  context_ = {context, f.release_context};
+  context_ = {context, f.release_context, "clReleaseContext"};
   MITHRIL_ASSIGN(const cl_queue queue,
                  make(f.create_queue, "clCreateCommandQueue", context, id_, cl_bits{0}));
-  queue_ = {queue, f.release_queue};
+  queue_ = {queue, f.release_queue, "clReleaseCommandQueue"};
   return {};
 }
 
@@ -318,7 +318,7 @@ core::Result<device::MemoryPtr> Device::buffer(int64_t bytes, cl_bits flags, con
     status.error().message += fmt::format(" for {} bytes on {}", bytes, info_.name);
     return status;
   }
-  Owned<cl_mem> memory(*made, functions_.release_buffer);
+  Owned<cl_mem> memory(*made, functions_.release_buffer, "clReleaseMemObject");
   const void* const place = (flags & kMemUseHostPtr) != 0 ? host : nullptr;
   return device::MemoryPtr(std::make_unique<const Buffer>(*this, std::move(memory), place, bytes));
 }
@@ -393,7 +393,7 @@ core::Status Device::begin_timing() {
   if (timed_queue_.get() == nullptr) {
     MITHRIL_ASSIGN(const cl_queue queue, make(functions_.create_queue, "clCreateCommandQueue",
                                               context_.get(), id_, kQueueProfiling));
-    timed_queue_ = {queue, functions_.release_queue};
+    timed_queue_ = {queue, functions_.release_queue, "clReleaseCommandQueue"};
   }
   MITHRIL_RETURN_IF_ERROR(finish());
   is_timing_ = true;
@@ -435,8 +435,8 @@ class ClProgram final : public device::Program {
   core::Result<std::unique_ptr<device::Kernel>> kernel(const std::string& name) const override {
     MITHRIL_ASSIGN(const cl_kernel made,
                    make(functions_.create_kernel, "clCreateKernel", program_.get(), name.c_str()));
-    return std::unique_ptr<device::Kernel>(
-        std::make_unique<ClKernel>(Owned<cl_kernel>(made, functions_.release_kernel)));
+    return std::unique_ptr<device::Kernel>(std::make_unique<ClKernel>(
+        Owned<cl_kernel>(made, functions_.release_kernel, "clReleaseKernel")));
   }
 
  private:
@@ -485,7 +485,7 @@ core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const 
   const char* source = text.c_str();
   MITHRIL_ASSIGN(const cl_program made, make(functions_.create_program, "clCreateProgramWithSource",
                                              context_.get(), cl_uint{1}, &source, nullptr));
-  Owned<cl_program> program(made, functions_.release_program);
+  Owned<cl_program> program(made, functions_.release_program, "clReleaseProgram");
   core::Status status = call(functions_.build_program, "clBuildProgram", made, cl_uint{1}, &id_,
                              options().c_str(), nullptr, nullptr);
   if (status.ok()) return program;
@@ -526,7 +526,7 @@ core::Status Device::launch(const device::Kernel& kernel, std::span<const device
   if (!is_timing_) return enqueue(queue_.get(), nullptr);
   cl_event event = nullptr;
   MITHRIL_RETURN_IF_ERROR(enqueue(timed_queue_.get(), &event));
-  events_.emplace_back(event, functions_.release_event);
+  events_.emplace_back(event, functions_.release_event, "clReleaseEvent");
   return {};
 }
 

@@ -18,19 +18,24 @@ template <class T>
 class Owned {
  public:
   Owned() = default;
-  Owned(T handle, cl_int (*release)(T)) : handle_(handle), release_(release) {
+  /// `symbol`: of the function that gives it back.
+  Owned(T handle, cl_int (*release)(T), const char* symbol)
+      : handle_(handle), release_(release), symbol_(symbol) {
     device::count_object(1);
   }
   Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), release_(other.release_) {}
+      : handle_(std::exchange(other.handle_, nullptr)),
+        release_(other.release_),
+        symbol_(other.symbol_) {}
   Owned& operator=(Owned&& other) noexcept {
     std::swap(handle_, other.handle_);
     std::swap(release_, other.release_);
+    std::swap(symbol_, other.symbol_);
     return *this;
   }
   ~Owned() {
     if (handle_ == nullptr) return;
-    release_(handle_);
+    device::give_back(release_, symbol_, handle_);
     device::count_object(-1);
   }
   T get() const { return handle_; }
@@ -38,6 +43,7 @@ class Owned {
  private:
   T handle_ = nullptr;
   cl_int (*release_)(T) = nullptr;
+  const char* symbol_ = "";
 };
 
 /// Describes a device in its own words.
