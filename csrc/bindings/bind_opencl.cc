@@ -1,5 +1,6 @@
 // OpenCL: devices, and programs whose plans run on one of them.
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/select.h"
 #include "backends/device/injection.h"
 #include "backends/device/select.h"
 #include "backends/device/winograd.h"
@@ -26,13 +27,28 @@ py::dict described(const opencl::DeviceInfo& info) {
   out["memory"] = info.memory;
   out["largest_allocation"] = info.largest_allocation;
   out["parameter_bytes"] = info.parameter_bytes;
+  out["has_float64"] = info.has_doubles;
   return out;
 }
 
-const select::KernelTable& kernels(bool is_cpu) {
-  static const select::KernelTable of_cpus(opencl::kernel_families(true), &cpu::kernel_table());
-  static const select::KernelTable of_others(opencl::kernel_families(false), &cpu::kernel_table());
-  return is_cpu ? of_cpus : of_others;
+select::KernelTable table(bool is_cpu, const select::Condition& machine) {
+  return select::KernelTable(opencl::kernel_families(is_cpu), &cpu::kernel_table(), machine);
+}
+
+const select::KernelTable& kernels(bool is_cpu, bool has_doubles = true) {
+  static const select::KernelTable of_cpus = table(true, {}), of_others = table(false, {}),
+                                   of_narrow_cpus = table(true, device::kWithoutDoubles),
+                                   of_narrow_others = table(false, device::kWithoutDoubles);
+  if (has_doubles) return is_cpu ? of_cpus : of_others;
+  return is_cpu ? of_narrow_cpus : of_narrow_others;
+}
+
+std::shared_ptr<const device::Backend> backend_of(const Device& device, int threads) {
+  const opencl::DeviceInfo& info = device.info();
+  return std::make_shared<const device::Backend>(
+      "opencl", kernels(info.is_cpu, info.has_doubles), threads,
+      device.print_options().parameter_bytes,
+      info.has_doubles ? nullptr : std::make_shared<const cpu::Backend>());
 }
 
 class OpenClProgram final : public DeviceProgram {
@@ -44,10 +60,7 @@ class OpenClProgram final : public DeviceProgram {
                 std::optional<int64_t> memory_limit, bool rematerializes)
       : DeviceProgram(
             std::move(graph), device, opencl::kernel_families(device->info().is_cpu),
-            std::make_shared<const device::Backend>(
-                "opencl", kernels(device->info().is_cpu),
-                (pool ? *pool : runtime::ThreadPool::shared()).thread_count(),
-                device->print_options().parameter_bytes),
+            backend_of(*device, (pool ? *pool : runtime::ThreadPool::shared()).thread_count()),
             [device](const std::string& text) { return device->build(text); },
             program_options(std::move(trace), std::move(off), {memory_limit, rematerializes},
                             {exact_conv, canonical}),
@@ -72,6 +85,7 @@ void bind_opencl(py::module_& module) {
   // For tests: failures of drivers' functions, and what is alive.
   module.def("device_inject_failure", &device::inject_failure, py::arg("symbol"), py::arg("nth"),
              py::arg("status"), py::arg("lasts") = false);
+  module.def("device_injected_failures", &device::injected_failures, py::arg("symbol"));
   // For tests and measurements: tiles of convolutions.
   module.def("device_force_winograd_tile", [](std::optional<int64_t> tile) {
     if (tile && *tile != 0 && *tile != 2 && *tile != 4) {
@@ -83,10 +97,12 @@ void bind_opencl(py::module_& module) {
   module.def("device_live_objects", &device::live_objects);
   py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "OpenClDevice",
                                                               "A device of OpenCL.")
-      .def(py::init([](const std::string& wanted, bool as_gpu, int64_t threads) {
-             return Device::open(wanted, as_gpu, threads).or_throw();
-           }),
-           py::arg("wanted") = "", py::arg("as_gpu") = false, py::arg("threads") = 0)
+      .def(py::init(
+               [](const std::string& wanted, bool as_gpu, int64_t threads, bool without_float64) {
+                 return Device::open(wanted, as_gpu, threads, without_float64).or_throw();
+               }),
+           py::arg("wanted") = "", py::arg("as_gpu") = false, py::arg("threads") = 0,
+           py::arg("without_float64") = false)
       .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
       .def("limit_parameters", &Device::limit_parameters, py::arg("bytes"))  // for tests
       .def_property(

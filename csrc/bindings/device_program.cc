@@ -59,6 +59,11 @@ void DeviceProgram::note_fallbacks(std::vector<select::SelectionReport>& reports
       report.notes.push_back(
           fmt::format("It runs on the host: {} has no kernel of its own for it.", driver_->kind()));
     }
+    const bool is_loop = report.kernel == "loop" || report.kernel == "copy";
+    if (is_loop && report.call == nullptr) {
+      report.notes.push_back(
+          fmt::format("It runs on the host: {} has no float64.", driver_->name()));
+    }
     if (is_refused(report.call.get())) {
       report.notes.emplace_back("The library finds no algorithm for it on this device.");
     }

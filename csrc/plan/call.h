@@ -37,10 +37,11 @@ struct LibraryMatmul {
   int64_t a_batch = 0, a_row = 0, a_col = 0;
   int64_t b_batch = 0, b_row = 0, b_col = 0;
   int64_t c_batch = 0, c_row = 0;
-  size_t c = 2, bias = 3;    // which operands of the step; A and B are the first ones
-  bool adds_bias = false;    // a row to each row of C, before that is rounded
-  bool finishes = false;     // and that is all of `finish`
-  bool allows_tf32 = false;  // factors may be rounded to 10 bits behind the point
+  size_t c = 2, bias = 3, addend = 3;  // which operands of the step; A and B are the first ones
+  bool adds_bias = false;              // a row to each row of C, before that is rounded
+  bool adds_matrix = false;            // the addend, which lies as C does, to C
+  bool finishes = false;               // and these are all of `finish`
+  bool allows_tf32 = false;            // factors may be rounded to 10 bits behind the point
 };
 
 /// A convolution of dense images [n, c, h, w], or one of its gradients, as a library of the device

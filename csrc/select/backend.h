@@ -1,6 +1,7 @@
 // What selection asks of a native backend: its structured kernels, and steps for loops.
 #pragma once
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -45,6 +46,10 @@ class Backend {
   virtual int threads() const { return 1; }
   /// Counts the operands, results among them, that a loop may have, and a kernel with its epilogue.
   virtual size_t most_operands() const { return kAnyOperands; }
+  /// Tells which programs kernels may run on what they make, where it is not any; a loop() is made
+  /// of any.
+  using Takes = std::function<bool(const tile::Program&)>;
+  virtual Takes takes() const { return {}; }
   /// Fails with the error of tile::verify() only.
   virtual core::Result<std::unique_ptr<const LoopKernel>> loop(
       const tile::Program& program) const = 0;

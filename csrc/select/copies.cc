@@ -59,6 +59,7 @@ Status Selector::copy_outputs() {
                                 {{"output", graph_.outputs[i].name}},
                                 dims(id),
                                 {"the value is a view, an input, a constant or another output"},
+                                steps_.steps.back().call,
                                 {}});
   }
   return {};

@@ -22,11 +22,12 @@ constexpr int64_t kCachedBytes = 1 << 20;
 class Attacher {
  public:
   Attacher(const ir::Graph& graph, Fusion& fusion, const EpilogueSupportOf& epilogue_support,
-           size_t most_operands)
+           size_t most_operands, const std::function<bool(const Group&)>& takes)
       : graph_(graph),
         fusion_(fusion),
         epilogue_support_(epilogue_support),
         most_operands_(most_operands),
+        takes_(takes),
         operands_(graph),
         readers_(graph.values.size()) {
     for (size_t at = 0; at < graph.nodes.size(); ++at) {
@@ -83,6 +84,7 @@ class Attacher {
     if (loop.shape.empty() || counts_positions(graph_, loop)) return FusionBlocker::kNotAtOnce;
     if (is_read_before(result, at)) return FusionBlocker::kReadEarlier;
     if (!fits(kernel, loop)) return FusionBlocker::kManyOperands;
+    if (takes_ != nullptr && !takes_(loop)) return FusionBlocker::kNotOfKernels;
     if (epilogue_support == EpilogueSupport::kRows) {
       return is_read_elsewhere(result, at) ? FusionBlocker::kNoEpilogues : FusionBlocker::kNone;
     }
@@ -150,6 +152,7 @@ class Attacher {
   Fusion& fusion_;
   const EpilogueSupportOf& epilogue_support_;
   size_t most_operands_;
+  const std::function<bool(const Group&)>& takes_;
   OperandCounter operands_;
   std::vector<std::vector<NodeId>> readers_;  // by value
   std::vector<ValueId> results_;              // of the graph
@@ -158,8 +161,9 @@ class Attacher {
 }  // namespace
 
 void attach_epilogues(const ir::Graph& graph, Fusion& fusion,
-                      const EpilogueSupportOf& epilogue_support, size_t most_operands) {
-  Attacher(graph, fusion, epilogue_support, most_operands).run();
+                      const EpilogueSupportOf& epilogue_support, size_t most_operands,
+                      const std::function<bool(const Group&)>& takes) {
+  Attacher(graph, fusion, epilogue_support, most_operands, takes).run();
 }
 
 }  // namespace mithril::select

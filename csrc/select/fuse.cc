@@ -46,6 +46,7 @@ std::string_view text(FusionBlocker blocker) {
       return "it reads and writes so many large arrays that it is faster in one sweep";
     case FusionBlocker::kManyOperands:
       return "together they have more operands than a kernel of the device takes";
+    case FusionBlocker::kNotOfKernels: return "the device has no numbers as precise as it needs";
   }
   return "";
 }

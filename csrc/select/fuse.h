@@ -35,6 +35,7 @@ enum class FusionBlocker : uint8_t {
   kReadEarlier,   // a step between them reads the kernel's result
   kManyMatrices,  // it reads and writes so much that memory wants it in one sweep
   kManyOperands,  // together they have more operands than a kernel takes
+  kNotOfKernels,  // the device's kernels cannot compute it: Backend::takes
 };
 /// For people: "it reduces other axes than that loop".
 std::string_view text(FusionBlocker blocker);

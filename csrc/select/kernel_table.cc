@@ -1,5 +1,6 @@
 #include "select/kernel_table.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "ir/registry.h"
@@ -11,7 +12,20 @@ const KernelDef* KernelTable::find(const KernelRequest& request) const {
     if (kernel->packed != request.has_packed()) continue;
     if (request.epilogue != nullptr && kernel->epilogue_support == EpilogueSupport::kNothing)
       continue;
-    if (is_allowed(*kernel, request) && kernel->matches(request)) return kernel;
+    if (is_allowed(*kernel, request) && lacks(*kernel, request) == nullptr &&
+        kernel->matches(request)) {
+      return kernel;
+    }
+  }
+  return nullptr;
+}
+
+const char* KernelTable::lacks(const KernelDef& kernel, const KernelRequest& request) const {
+  if (machine_(request)) return nullptr;
+  for (const KernelFamily family : families_) {
+    const std::span<const KernelDef> rows = family();
+    const auto is_it = [&](const KernelDef& row) { return &row == &kernel; };
+    if (std::any_of(rows.begin(), rows.end(), is_it)) return machine_.text;
   }
   return nullptr;
 }

@@ -15,13 +15,17 @@ using KernelFamily = std::span<const KernelDef> (*)();
 
 class KernelTable {
  public:
-  /// `families` and `rest`, whose rows stand behind theirs, outlive the table.
+  /// `families` and `rest`, whose rows stand behind theirs, outlive the table. `machine`: what a
+  /// request must be for any row of the families.
   constexpr explicit KernelTable(std::span<const KernelFamily> families,
-                                 const KernelTable* rest = nullptr)
-      : families_(families), rest_(rest) {}
+                                 const KernelTable* rest = nullptr, const Condition& machine = {})
+      : families_(families), rest_(rest), machine_(machine) {}
 
-  /// The first row for `request` that is_allowed() and matches; null when there is none.
+  /// The first row for `request` that is_allowed(), of a machine that can, and matches; null when
+  /// there is none.
   const KernelDef* find(const KernelRequest& request) const;
+  /// Names what the machine of a row lacks for the request: "float64"; null: nothing.
+  const char* lacks(const KernelDef& kernel, const KernelRequest& request) const;
   /// Every row for an op, in order of preference.
   std::vector<const KernelDef*> rows_of(std::string_view op) const;
   /// Tells whether any row is for this op, as the support table and ir::Target::keeps_whole ask.
@@ -30,6 +34,7 @@ class KernelTable {
  private:
   std::span<const KernelFamily> families_;
   const KernelTable* rest_;
+  Condition machine_;
 };
 
 /// Tells whether a kernel is canonical where the request wants that. Packed weights have no others:

@@ -34,6 +34,9 @@ void Selector::note_kernels(const KernelRequest& request, const KernelDef* chose
       group_report_.notes.push_back(fmt::format(
           "kernel {} is not taken: it is not canonical, as exact_conv or deterministic wants",
           kernel->name));
+    } else if (const char* lack = backend_.kernels().lacks(*kernel, request)) {
+      group_report_.notes.push_back(
+          fmt::format("kernel {} is not taken: the device has no {}", kernel->name, lack));
     } else if (kernel->matches(request)) {
       group_report_.notes.push_back(
           fmt::format("kernel {} would do, but {} comes first", kernel->name, chosen->name));

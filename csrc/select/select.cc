@@ -110,12 +110,19 @@ Selector::Selector(const ir::Graph& graph, const Backend& backend, const SelectO
       views_(graph.values.size()),
       waits_(graph.values.size()) {
   if (options.fuse && options.epilogues) {
+    std::function<bool(const Group&)> takes;
+    if (const Backend::Takes accepts = backend.takes()) {
+      takes = [this, accepts](const Group& group) {
+        const auto lowered = lower_group(graph_, fusion_, group);
+        return !lowered.ok() || accepts(lowered->program);  // whoever lowers it again tells why
+      };
+    }
     attach_epilogues(
         graph, fusion_,
         [&](const Node& node) {
           return epilogue_support_of(backend.kernels(), graph, node, options);
         },
-        backend.most_operands());
+        backend.most_operands(), takes);
   }
 }
 

@@ -105,10 +105,17 @@ size_t extent(const Layout& l) {
   return last * size_of(l.type);
 }
 
-// Factors of type T, sums of type Sum, results of type R.
+// What a product reads, where its result is, and whether C is added.
+struct Places {
+  uint64_t a, b, c, d;
+  bool adds_c;
+};
+
+// Factors of type T, sums of type Sum, C and results of type R.
 template <class T, class R, class Sum>
-void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc, uint64_t a,
-              uint64_t b, uint64_t c) {
+void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc,
+              const Places& places) {
+  const auto [a, b, c, d, adds_c] = places;
   const bool rounds = o.compute == kComputeTf32 && la.type == kFloat32;
   const auto at = [&](const Layout& l, uint64_t base, int32_t batch, uint64_t row, uint64_t column,
                       bool turns) {
@@ -128,12 +135,13 @@ void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layo
         for (uint64_t p = k; p-- > 0;) {
           sum = std::fma(at(la, a, batch, i, p, o.turns_a), at(lb, b, batch, p, j, o.turns_b), sum);
         }
+        const int64_t at =
+            batch * lc.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * lc.between;
+        if (adds_c) sum += static_cast<Sum>(reinterpret_cast<const R*>(c)[at]);
         if (o.epilogue == kAddsBias) {
           sum += static_cast<Sum>(reinterpret_cast<const R*>(o.bias)[i]);
         }
-        reinterpret_cast<R*>(
-            c)[batch * lc.stride + static_cast<int64_t>(i) + static_cast<int64_t>(j) * lc.between] =
-            static_cast<R>(sum);
+        reinterpret_cast<R*>(d)[at] = static_cast<R>(sum);
       }
     }
   }
@@ -141,18 +149,18 @@ void multiply(const Operation& o, const Layout& la, const Layout& lb, const Layo
 
 template <class Half>
 void multiply_halves(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc,
-                     uint64_t a, uint64_t b, uint64_t c) {
-  if (lc.type == kFloat32) return multiply<Half, float, float>(o, la, lb, lc, a, b, c);
-  multiply<Half, Half, float>(o, la, lb, lc, a, b, c);
+                     const Places& places) {
+  if (lc.type == kFloat32) return multiply<Half, float, float>(o, la, lb, lc, places);
+  multiply<Half, Half, float>(o, la, lb, lc, places);
 }
 
 void multiply_any(const Operation& o, const Layout& la, const Layout& lb, const Layout& lc,
-                  uint64_t a, uint64_t b, uint64_t c) {
+                  const Places& places) {
   switch (la.type) {
-    case kFloat64: return multiply<double, double, double>(o, la, lb, lc, a, b, c);
-    case kFloat16: return multiply_halves<_Float16>(o, la, lb, lc, a, b, c);
-    case kBfloat16: return multiply_halves<Bfloat16>(o, la, lb, lc, a, b, c);
-    default: return multiply<float, float, float>(o, la, lb, lc, a, b, c);
+    case kFloat64: return multiply<double, double, double>(o, la, lb, lc, places);
+    case kFloat16: return multiply_halves<_Float16>(o, la, lb, lc, places);
+    case kBfloat16: return multiply_halves<Bfloat16>(o, la, lb, lc, places);
+    default: return multiply<float, float, float>(o, la, lb, lc, places);
   }
 }
 
@@ -247,7 +255,7 @@ int cublasLtMatmul(void* handle, const Operation* o, const void* alpha, uint64_t
                    const Layout* lc, uint64_t d, const Layout* ld, const Algorithm* algorithm,
                    uint64_t workspace, size_t workspace_size, Stream* stream) {
   if (!has_context() || handle == nullptr || stream == nullptr) return kInvalidValue;
-  if (!fits(*o, *la, *lb, *lc) || lc != ld || c != d) return kInvalidValue;
+  if (!fits(*o, *la, *lb, *lc) || lc != ld) return kInvalidValue;
   if (algorithm->is_ours != kIsOurs || workspace_size < algorithm->workspace) return kInvalidValue;
   if (algorithm->workspace > 0 && !is_ours(workspace, workspace_size)) return kInvalidValue;
   const uint64_t places[] = {a, b, c, d};
@@ -255,16 +263,25 @@ int cublasLtMatmul(void* handle, const Operation* o, const void* alpha, uint64_t
     if (places[i] % algorithm->alignment[i] != 0) return kInvalidValue;
   }
   const bool is_double = o->compute == kCompute64;
-  if (!is_number(alpha, is_double, 1) || !is_number(beta, is_double, 0)) return kInvalidValue;
-  if (!is_ours(a, extent(*la)) || !is_ours(b, extent(*lb)) || !is_ours(c, extent(*lc))) {
+  const bool adds_c = is_number(beta, is_double, 1);
+  if (!is_number(alpha, is_double, 1) || (!adds_c && !is_number(beta, is_double, 0))) {
     return kInvalidValue;
   }
+  if (!is_ours(a, extent(*la)) || !is_ours(b, extent(*lb)) || !is_ours(d, extent(*ld)) ||
+      (adds_c && !is_ours(c, extent(*lc)))) {
+    return kInvalidValue;
+  }
+  // C may be D; where the two overlap otherwise, the real library reads what it has written.
+  const bool is_apart = c == d || c + extent(*lc) <= d || d + extent(*ld) <= c;
+  if (adds_c && !is_apart) return kInvalidValue;
   if (o->epilogue == kAddsBias) {
     const size_t size = lc->rows * size_of(lc->type);
     if (o->bias % algorithm->bias_alignment != 0 || !is_ours(o->bias, size)) return kInvalidValue;
   }
   // The descriptions may be gone, or others, when the stream comes to it.
-  give(stream, [=, o = *o, la = *la, lb = *lb, lc = *lc] { multiply_any(o, la, lb, lc, a, b, c); });
+  give(stream, [=, o = *o, la = *la, lb = *lb, lc = *lc] {
+    multiply_any(o, la, lb, lc, {a, b, c, d, adds_c});
+  });
   return kSuccess;
 }
 }

@@ -54,6 +54,7 @@ class TileNames : public AttentionNames {
         {"VALUE_ROOM", text_of(room_of(s.width))},
         {"ROW_TILES", text_of(core::ceil_div(s.rows(), kTile))},
         {"KEY_TILES", text_of(core::ceil_div(s.keys, kTile))},
+        {"IS_NARROW", text_of(static_cast<int64_t>(is_narrow))},
         {"EXPONENT", is_narrow ? "0x7c00u" : "0x7f80u"},
         // Weights are at most 1; float16 has many more numbers below 2^15 than below 1.
         {"WEIGHT_UNIT", is_narrow ? "32768.0f" : "1.0f"},
@@ -129,23 +130,16 @@ bool fits_trained(const KernelRequest& request) {
   return fits(request) && device::has_many_queries(select::attention_sizes(request));
 }
 
-// Slopes may be beyond the range of float16.
-bool fits_gradient(const KernelRequest& request) {
-  return fits_trained(request) && request.inputs[AttentionInput::kQuery].dtype == DType::kBFloat16;
-}
-
 constexpr auto kOther = select::OrderClass::kOther;
 constexpr select::Condition kFits(
     fits, "float16 or bfloat16, heads of at most 128, and scores enough to stream");
 constexpr select::Condition kTrained(fits_trained, kFits.text);
-constexpr select::Condition kGradient(
-    fits_gradient, "bfloat16, heads of at most 128, and scores enough to stream");
 constexpr const char* kName = "cuda.attention";
 const select::KernelDef kKernels[] = {
     {"plain_attention", kName, kOther, false, kFits, make_attention},
     {"attention", kName, kOther, false, kFits, make_attention},
     {"attention_with_logsumexp", kName, kOther, false, kTrained, make_attention},
-    {"attention_grad", "cuda.attention_grad", kOther, false, kGradient, make_gradient},
+    {"attention_grad", "cuda.attention_grad", kOther, false, kTrained, make_gradient},
 };
 
 }  // namespace

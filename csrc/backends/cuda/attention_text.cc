@@ -226,12 +226,43 @@ const char* const kGradientOfTile = R"(
       m_tile_multiply_HALF(to[n + 1], a, b[2], b[3]); \
     } \
   }
+/* Rows of factors times a power of two each, and their sums in step: the largest one so far is
+   below 2^15, or all are below 2^-86 and count for nothing. What is above 2^-40 of it counts, so
+   that the range of float16 is no matter. Beside an infinite one nothing else does. */
+#if IS_NARROW
+#define M_FIT(to, factors, fits, columns) \
+  _Pragma("unroll") for (int h = 0; h < 2; ++h) { \
+    float most = 0; \
+    _Pragma("unroll") for (int n = 0; n < SIDE / 8; ++n) \
+      for (int e = 2 * h; e < 2 * h + 2; ++e) most = fmaxf(most, m_abs_f32(factors[n][e])); \
+    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1)); \
+    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2)); \
+    const int wanted = 268 - (int)(m_bits_f32(most) >> 23); \
+    const int fit = wanted < fits[h] ? wanted : fits[h], lost = fits[h] - fit; \
+    const float factor = m_of_bits_f32((lost < 126 ? 127 - lost : 1) << 23); \
+    const float unit = m_of_bits_f32(fit << 23); \
+    _Pragma("unroll") for (int c = 0; c < columns / 8; ++c) { \
+      to[c][2 * h] *= factor; \
+      to[c][2 * h + 1] *= factor; \
+    } \
+    _Pragma("unroll") for (int n = 0; n < SIDE / 8; ++n) { \
+      factors[n][2 * h] *= unit; \
+      factors[n][2 * h + 1] *= unit; \
+    } \
+    fits[h] = fit; \
+  }
+#define M_UNFIT(fit) m_of_bits_f32((254 - (fit)) << 23)
+#else
+#define M_FIT(to, factors, fits, columns)
+#define M_UNFIT(fit) ((void)(fit), 1.0f)
+#endif
   for (m_i64 unit = begin; unit < end; ++unit) {
     const m_i64 batch = unit / (ROW_TILES + KEY_TILES);
     const int place = (int)(unit % (ROW_TILES + KEY_TILES)), is_of_keys = place >= ROW_TILES;
     const int first = (is_of_keys ? place - ROW_TILES : place) * TILE;
     const int count = is_of_keys ? KEYS : ROWS, sides = is_of_keys ? ROWS : KEYS;
     float sums[DEPTH_ROOM / 8][4], of_value[WIDTH_ROOM / 8][4];
+    int of_slopes[2], of_weights[2]; /* exponents of what they are times, as float32 has them */
     if (is_of_keys) {
       M_STAGE_KEYS(own_depth, own_width, first, TILE, KEYS)
     } else {
@@ -244,6 +275,7 @@ const char* const kGradientOfTile = R"(
 #pragma unroll
       for (int c = 0; c < WIDTH_ROOM / 8; ++c)
         for (int e = 0; e < 4; ++e) of_value[c][e] = 0;
+      for (int h = 0; h < 2; ++h) of_slopes[h] = of_weights[h] = 227;
       for (int at = 0; at < sides; at += SIDE) {
         /* Nothing is seen where the last of the rows does not see the first of the keys. */
         const int from = is_of_keys ? at : first, size = is_of_keys ? SIDE : TILE;
@@ -281,6 +313,10 @@ const char* const kGradientOfTile = R"(
             weights[n][e] = p;
             slopes[n][e] = ds;
           }
+        M_FIT(sums, slopes, of_slopes, DEPTH_ROOM)
+        if (is_of_keys) {
+          M_FIT(of_value, weights, of_weights, WIDTH_ROOM)
+        }
 #pragma unroll
         for (int k = 0; k < SIDE / 16; ++k) {
           M_ADD_PRODUCTS(sums, slopes, side_depth, KEY_ROOM, DEPTH_ROOM)
@@ -300,27 +336,30 @@ const char* const kGradientOfTile = R"(
     for (int e = 0; e < 4; ++e) {
       const int own = first + top + left + e / 2 * 8;
       if (own >= count) continue;
+      const float slope_unit = M_UNFIT(of_slopes[e / 2]), weight_unit = M_UNFIT(of_weights[e / 2]);
 #pragma unroll
       for (int c = 0; c < DEPTH_ROOM / 8; ++c) {
         const int d = c * 8 + pair + e % 2;
         if (d >= DEPTH) continue;
         if (is_of_keys) {
-          OUT1[(batch * KEYS + own) * DEPTH + d] = sums[c][e] * SCALE;
+          OUT1[(batch * KEYS + own) * DEPTH + d] = sums[c][e] * slope_unit * SCALE;
         } else {
-          OUT0[(batch * ROWS + own) * DEPTH + d] = sums[c][e] * SCALE;
+          OUT0[(batch * ROWS + own) * DEPTH + d] = sums[c][e] * slope_unit * SCALE;
         }
       }
 #pragma unroll
       for (int c = 0; c < WIDTH_ROOM / 8; ++c) {
         const int column = c * 8 + pair + e % 2;
         if (is_of_keys && column < WIDTH) {
-          OUT2[(batch * KEYS + own) * WIDTH + column] = of_value[c][e];
+          OUT2[(batch * KEYS + own) * WIDTH + column] = of_value[c][e] * weight_unit;
         }
       }
     }
   }
 #undef M_STAGE_ROWS
 #undef M_PRODUCTS
+#undef M_FIT
+#undef M_UNFIT
 )";
 
 }  // namespace mithril::cuda

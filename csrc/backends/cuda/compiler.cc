@@ -27,7 +27,7 @@ class Source {
   Source& operator=(Source&&) = delete;
   ~Source() {
     if (program_ == nullptr) return;
-    f_.destroy(&program_);
+    device::give_back(f_.destroy, "nvrtcDestroyProgram", &program_);
     device::count_object(-1);
   }
 

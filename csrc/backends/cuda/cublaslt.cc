@@ -28,13 +28,14 @@ ByColumns transposed(int64_t rows, int64_t columns, int64_t row, int64_t column)
 
 }  // namespace
 
-/// C' = B' A', as matrices by columns.
+/// D' = B' A' + C', as matrices by columns; C is what is added, if anything is, and lies as D does.
 class Cublaslt::Product final : public LibraryCall {
  public:
   Product(const CublasltFunctions& f, lt_handle handle) : f_(f), handle_(handle) {}
 
   core::Status prepare(const plan::LibraryMatmul& product, const TakeWorkspace& take_workspace) {
     adds_bias_ = product.adds_bias;
+    adds_matrix_ = product.adds_matrix;
     const ByColumns b = transposed(product.k, product.n, product.b_row, product.b_col);
     const ByColumns a = transposed(product.m, product.k, product.a_row, product.a_col);
     const ByColumns c = {product.n, product.m, product.m == 1 ? product.n : product.c_row};
@@ -53,15 +54,17 @@ class Cublaslt::Product final : public LibraryCall {
   }
 
   core::Status enqueue(std::span<const cu_pointer> operands, cu_stream stream) const override {
-    const cu_pointer a = operands[0], b = operands[1], c = operands[2];
+    const cu_pointer a = operands[0], b = operands[1], d = operands[2];
     const cu_pointer bias = adds_bias_ ? operands[3] : 0;
-    const cu_pointer all = a | b | c | bias;
+    const cu_pointer c = adds_matrix_ ? operands.back() : d;
+    const cu_pointer all = a | b | c | d | bias;
     const LtHeuristic& found = all % kUsualAlignment == 0 ? usual_ : any_;
     if (adds_bias_) MITHRIL_RETURN_IF_ERROR(set_bias(bias));
     return call(f_.multiply, "cublasLtMatmul", handle_, operation_.get(), scale_of(1, is_double_),
-                pointer_to(b), left_.get(), pointer_to(a), right_.get(), scale_of(0, is_double_),
-                pointer_to(c), result_.get(), pointer_to(c), result_.get(), &found.algorithm,
-                pointer_to(workspace_.at), found.workspace, stream);
+                pointer_to(b), left_.get(), pointer_to(a), right_.get(),
+                scale_of(adds_matrix_ ? 1 : 0, is_double_), pointer_to(c), result_.get(),
+                pointer_to(d), result_.get(), &found.algorithm, pointer_to(workspace_.at),
+                found.workspace, stream);
   }
 
  private:
@@ -73,8 +76,8 @@ class Cublaslt::Product final : public LibraryCall {
   core::Status make_operation(bool turns_a, bool turns_b, bool allows_tf32) {
     const int compute = is_double_ ? kLtCompute64 : allows_tf32 ? kLtCompute32Tf32 : kLtCompute32;
     MITHRIL_RETURN_IF_ERROR(operation_.make(f_.create_operation, "cublasLtMatmulDescCreate",
-                                            f_.destroy_operation, compute,
-                                            is_double_ ? kLtFloat64 : kLtFloat32));
+                                            f_.destroy_operation, "cublasLtMatmulDescDestroy",
+                                            compute, is_double_ ? kLtFloat64 : kLtFloat32));
     const int32_t turned = kLtTransposed;
     if (turns_b) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeA, &turned, sizeof turned));
     if (turns_a) MITHRIL_RETURN_IF_ERROR(set(kLtTransposeB, &turned, sizeof turned));
@@ -86,9 +89,10 @@ class Cublaslt::Product final : public LibraryCall {
 
   core::Status make_layout(LibraryObject<lt_layout>& layout, int element, const ByColumns& matrix,
                            int64_t batches, int64_t stride) const {
-    MITHRIL_RETURN_IF_ERROR(layout.make(
-        f_.create_layout, "cublasLtMatrixLayoutCreate", f_.destroy_layout, element,
-        static_cast<uint64_t>(matrix.rows), static_cast<uint64_t>(matrix.columns), matrix.between));
+    MITHRIL_RETURN_IF_ERROR(layout.make(f_.create_layout, "cublasLtMatrixLayoutCreate",
+                                        f_.destroy_layout, "cublasLtMatrixLayoutDestroy", element,
+                                        static_cast<uint64_t>(matrix.rows),
+                                        static_cast<uint64_t>(matrix.columns), matrix.between));
     if (batches == 1) return {};
     const auto count = static_cast<int32_t>(batches);
     const auto set = [&](int attribute, const void* value, size_t size) {
@@ -104,7 +108,8 @@ class Cublaslt::Product final : public LibraryCall {
   core::Status find(size_t of_factors, size_t of_result, LtHeuristic& found) const {
     LibraryObject<lt_preference> preference;
     MITHRIL_RETURN_IF_ERROR(preference.make(f_.create_preference, "cublasLtMatmulPreferenceCreate",
-                                            f_.destroy_preference));
+                                            f_.destroy_preference,
+                                            "cublasLtMatmulPreferenceDestroy"));
     const auto set = [&](int attribute, const void* value, size_t size) {
       return call(f_.set_preference, "cublasLtMatmulPreferenceSetAttribute", preference.get(),
                   attribute, value, size);
@@ -145,6 +150,7 @@ class Cublaslt::Product final : public LibraryCall {
   Workspace workspace_;
   bool is_double_ = false;
   bool adds_bias_ = false;
+  bool adds_matrix_ = false;
 };
 
 core::Result<Cublaslt> Cublaslt::open(const std::vector<std::string>& libraries, int newest) {

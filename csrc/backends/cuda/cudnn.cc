@@ -126,8 +126,8 @@ class Cudnn::Convolution final : public LibraryCall {
         describe_images(images_, element, c.batch, c.groups * c.c_in, c.h_in, c.w_in));
     MITHRIL_RETURN_IF_ERROR(
         describe_images(results_, element, c.batch, c.groups * c.c_out, c.h_out, c.w_out));
-    MITHRIL_RETURN_IF_ERROR(
-        weights_.make(f_.create_filter, "cudnnCreateFilterDescriptor", f_.destroy_filter));
+    MITHRIL_RETURN_IF_ERROR(weights_.make(f_.create_filter, "cudnnCreateFilterDescriptor",
+                                          f_.destroy_filter, "cudnnDestroyFilterDescriptor"));
     MITHRIL_RETURN_IF_ERROR(call(f_.set_filter, "cudnnSetFilter4dDescriptor", weights_.get(),
                                  element, kDnnRows, number(c.groups * c.c_out), number(c.c_in),
                                  number(c.kh), number(c.kw)));
@@ -142,15 +142,16 @@ class Cudnn::Convolution final : public LibraryCall {
 
   core::Status describe_images(LibraryObject<dnn_operand>& images, int element, int64_t batch,
                                int64_t channels, int64_t height, int64_t width) const {
-    MITHRIL_RETURN_IF_ERROR(
-        images.make(f_.create_tensor, "cudnnCreateTensorDescriptor", f_.destroy_tensor));
+    MITHRIL_RETURN_IF_ERROR(images.make(f_.create_tensor, "cudnnCreateTensorDescriptor",
+                                        f_.destroy_tensor, "cudnnDestroyTensorDescriptor"));
     return call(f_.set_tensor, "cudnnSetTensor4dDescriptor", images.get(), kDnnRows, element,
                 number(batch), number(channels), number(height), number(width));
   }
 
   core::Status describe_windows(const plan::LibraryConv2d& c) {
     MITHRIL_RETURN_IF_ERROR(windows_.make(f_.create_convolution, "cudnnCreateConvolutionDescriptor",
-                                          f_.destroy_convolution));
+                                          f_.destroy_convolution,
+                                          "cudnnDestroyConvolutionDescriptor"));
     MITHRIL_RETURN_IF_ERROR(
         call(f_.set_convolution, "cudnnSetConvolution2dDescriptor", windows_.get(), number(c.pad_h),
              number(c.pad_w), number(c.stride_h), number(c.stride_w), number(c.dilation_h),

@@ -144,15 +144,15 @@ core::Status Device::start_pool() {
 
 // Of one that did not start: those that did live as long as the process.
 Device::~Device() {
-  if (pinned_ != nullptr) release(functions_.free_pinned, pinned_);
-  if (pool_ != nullptr) release(functions_.destroy_pool, pool_);
+  if (pinned_ != nullptr) release(functions_.free_pinned, "cuMemFreeHost", pinned_);
+  if (pool_ != nullptr) release(functions_.destroy_pool, "cuMemPoolDestroy", pool_);
   for (const cu_event event : {begun_, ended_}) {
-    if (event != nullptr) release(functions_.destroy_event, event);
+    if (event != nullptr) release(functions_.destroy_event, "cuEventDestroy_v2", event);
   }
-  if (recording_ != nullptr) release(functions_.destroy_stream, recording_);
-  if (stream_ != nullptr) release(functions_.destroy_stream, stream_);
+  if (recording_ != nullptr) release(functions_.destroy_stream, "cuStreamDestroy_v2", recording_);
+  if (stream_ != nullptr) release(functions_.destroy_stream, "cuStreamDestroy_v2", stream_);
   if (context_ == nullptr) return;
-  functions_.release_context(info_.index);
+  device::give_back(functions_.release_context, "cuDevicePrimaryCtxRelease_v2", info_.index);
   device::count_object(-1);
 }
 
@@ -208,7 +208,8 @@ core::Status Device::let_wait(uintptr_t queue) {
       status = call(functions_.let_wait, "cuStreamWaitEvent", reinterpret_cast<cu_stream>(queue),
                     event, kNoFlags);
     }
-    functions_.destroy_event(event);  // the driver keeps it until then
+    device::give_back(functions_.destroy_event, "cuEventDestroy_v2",
+                      event);  // the driver keeps it until then
     return status;
   });
 }
@@ -273,9 +274,9 @@ void Device::try_to_take_back_lent() {
 
 void Device::free(cu_pointer pointer) const {
   if (pool_ != nullptr) {
-    dismiss(functions_.free_async, pointer, stream_);
+    dismiss(functions_.free_async, "cuMemFreeAsync", pointer, stream_);
   } else {
-    dismiss(functions_.free, pointer);
+    dismiss(functions_.free, "cuMemFree_v2", pointer);
   }
 }
 
@@ -421,7 +422,7 @@ class Device::CudaProgram final : public device::Program {
   CudaProgram(const Device& device, cu_module module) : device_(device), module_(module) {
     device::count_object(1);
   }
-  ~CudaProgram() override { device_.release(device_.functions_.unload, module_); }
+  ~CudaProgram() override { device_.release(device_.functions_.unload, "cuModuleUnload", module_); }
   core::Result<std::unique_ptr<device::Kernel>> kernel(const std::string& name) const override {
     cu_function function = nullptr;
     MITHRIL_RETURN_IF_ERROR(device_.within(device_.functions_.get_function, "cuModuleGetFunction",
@@ -568,7 +569,9 @@ class Device::Graph final : public device::CommandBuffer {
       : device_(device), executable_(executable) {
     device::count_object(1);
   }
-  ~Graph() override { device_.release(device_.functions_.destroy_executable_graph, executable_); }
+  ~Graph() override {
+    device_.release(device_.functions_.destroy_executable_graph, "cuGraphExecDestroy", executable_);
+  }
   cu_executable_graph executable() const { return executable_; }
 
  private:
@@ -595,14 +598,14 @@ core::Result<std::unique_ptr<const device::CommandBuffer>> Device::end_recording
   cu_graph graph = nullptr;
   core::Status ended = within(functions_.end_capture, "cuStreamEndCapture", recording_, &graph);
   if (!ended.ok()) {
-    release(functions_.destroy_stream, std::exchange(recording_, nullptr));
+    release(functions_.destroy_stream, "cuStreamDestroy_v2", std::exchange(recording_, nullptr));
     return ended;
   }
   device::count_object(1);
   cu_executable_graph executable = nullptr;
   core::Status made =
       within(functions_.instantiate, "cuGraphInstantiateWithFlags", &executable, graph, 0ULL);
-  release(functions_.destroy_graph, graph);
+  release(functions_.destroy_graph, "cuGraphDestroy", graph);
   MITHRIL_RETURN_IF_ERROR(std::move(made));
   return std::unique_ptr<const device::CommandBuffer>(
       std::make_unique<const Graph>(*this, executable));

@@ -127,17 +127,17 @@ class Device final : public device::Driver {
   }
   /// The same for what must not fail: it gives something back. False where the device is gone.
   template <class... Parameters, class... Arguments>
-  bool dismiss(int (*function)(Parameters...), Arguments... arguments) const {
+  bool dismiss(int (*function)(Parameters...), const char* symbol, Arguments... arguments) const {
     if (functions_.push_context(context_) != kSuccess) return false;
-    function(arguments...);
+    device::give_back(function, symbol, arguments...);
     cu_context own = nullptr;
     functions_.pop_context(&own);
     return true;
   }
   /// Gives an object back, which is counted.
   template <class... Parameters, class... Arguments>
-  void release(int (*function)(Parameters...), Arguments... arguments) const {
-    if (dismiss(function, arguments...)) device::count_object(-1);
+  void release(int (*function)(Parameters...), const char* symbol, Arguments... arguments) const {
+    if (dismiss(function, symbol, arguments...)) device::count_object(-1);
   }
 
   const Functions& functions_;

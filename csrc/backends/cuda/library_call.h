@@ -44,16 +44,20 @@ class LibraryObject {
   using Destroy = int (*)(Handle);
   LibraryObject() = default;
   LibraryObject(LibraryObject&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), destroy_(other.destroy_) {}
+      : handle_(std::exchange(other.handle_, nullptr)),
+        destroy_(other.destroy_),
+        destroy_symbol_(other.destroy_symbol_) {}
   LibraryObject& operator=(LibraryObject&&) = delete;
   ~LibraryObject() {
     if (handle_ == nullptr) return;
-    destroy_(handle_);
+    device::give_back(destroy_, destroy_symbol_, handle_);
     device::count_object(-1);
   }
   template <class Create, class... Arguments>
-  core::Status make(Create create, const char* symbol, Destroy destroy, Arguments... arguments) {
+  core::Status make(Create create, const char* symbol, Destroy destroy, const char* destroy_symbol,
+                    Arguments... arguments) {
     destroy_ = destroy;
+    destroy_symbol_ = destroy_symbol;
     MITHRIL_RETURN_IF_ERROR(call(create, symbol, &handle_, arguments...));
     device::count_object(1);
     return {};
@@ -63,6 +67,7 @@ class LibraryObject {
  private:
   Handle handle_ = nullptr;
   Destroy destroy_ = nullptr;
+  const char* destroy_symbol_ = "";
 };
 
 /// The number 0 or 1 as libraries read it, in the type of their sums.

@@ -36,6 +36,7 @@ struct PrintOptions {
   bool is_cpu = true;            // few long items with inner loops; else many short ones
   int64_t units = 1;             // compute units
   int64_t most_items = 1 << 20;  // of a kernel
+  bool has_doubles = true;       // whether it computes in float64
   bool takes_columns = true;     // whether a unit of a loop may be 64 columns side by side
   int64_t chunk = 512;           // elements between a loop and its reductions
   bool is_vectored = false;      // whether loops are printed for vectors of 16

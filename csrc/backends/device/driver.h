@@ -204,8 +204,8 @@ class Driver {
                               const Launch& launch) = 0;
 
   /// Makes a library ready for a product, and enqueues it; only where plans have such products.
-  /// UnsupportedError where the library cannot. `operands`: both factors, the result and, where it
-  /// is added, the bias.
+  /// UnsupportedError where the library cannot. `operands`: both factors, the result and, where
+  /// they are added, the bias and the addend.
   virtual core::Result<std::unique_ptr<const PreparedProduct>> prepare(
       const plan::LibraryProduct& product);
   virtual core::Status multiply(const PreparedProduct& product, std::span<const Ref> operands);

@@ -518,6 +518,9 @@ class Executable::Run {
     if (matmul != nullptr && matmul->adds_bias) {
       operands.push_back(operand(planned, matmul->bias, bases));
     }
+    if (matmul != nullptr && matmul->adds_matrix) {
+      operands.push_back(operand(planned, matmul->addend, bases));
+    }
     return driver_.multiply(*executable_.products_.at(&product), operands);
   }
 

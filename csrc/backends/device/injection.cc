@@ -14,6 +14,7 @@ struct Injection {
 };
 std::mutex injection_mutex;
 std::map<std::string, Injection> injections;
+std::map<std::string, int64_t> failures;
 std::atomic<bool> injects{false};
 std::atomic<int64_t> objects{0};
 
@@ -37,9 +38,16 @@ int injected(const char* symbol) {
   const auto [nth, status, lasts] = at->second;
   --at->second.nth;
   if (lasts ? nth > 1 : nth != 1) return 0;
+  ++failures[symbol];
   if (!lasts) injections.erase(at);
   injects = !injections.empty();
   return status;
+}
+
+int64_t injected_failures(const std::string& symbol) {
+  const std::lock_guard lock(injection_mutex);
+  const auto at = failures.find(symbol);
+  return at == failures.end() ? 0 : at->second;
 }
 
 int64_t live_objects() { return objects.load(); }

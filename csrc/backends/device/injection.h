@@ -10,6 +10,15 @@ namespace mithril::device {
 void inject_failure(const std::string& symbol, int64_t nth, int status, bool lasts = false);
 /// The status that was injected for this call of `symbol`, or 0.
 int injected(const char* symbol);
+/// Counts the calls of a function that failed so.
+int64_t injected_failures(const std::string& symbol);
+
+/// Calls a function of a driver that gives something back. What it says is nobody's: no error that
+/// is on its way is lost, nothing is called twice, and what is given back is not used again.
+template <class Function, class... Arguments>
+void give_back(Function function, const char* symbol, Arguments... arguments) {
+  if (injected(symbol) == 0) static_cast<void>(function(arguments...));
+}
 
 /// Counts the contexts, queues, programs, kernels and buffers that there are.
 int64_t live_objects();

@@ -40,29 +40,71 @@ bool merge_batches(const ref_matmul_dims& d, LibraryMatmul& out) {
   return out.a_batch >= 0 && out.b_batch >= 0;
 }
 
-// Tells whether all of the epilogue is that a row is added to each row of the result, in place.
-bool adds_bias(const select::Epilogue& epilogue, const LibraryMatmul& product) {
-  const core::DType dtype = product.result;
-  const auto& code = epilogue.program.code;
-  const auto is = [&](size_t at, tile::Opcode opcode) {
-    return code[at].opcode == opcode && code[at].dtype == dtype;
-  };
-  if (code.size() != 4 || !is(0, tile::Opcode::kLoad) || !is(1, tile::Opcode::kLoad) ||
-      !is(2, tile::Opcode::kAdd) || !is(3, tile::Opcode::kStore) ||
-      code[2].operands[0] == code[2].operands[1]) {
-    return false;
+// The inputs that a program adds up and stores, where that is all that it does.
+std::vector<size_t> summands(const tile::Program& program, core::DType dtype) {
+  std::vector<size_t> out;
+  std::vector<int> uses(program.code.size(), 0);
+  int stores = 0;
+  for (const tile::Instruction& i : program.code) {
+    if (i.dtype != dtype) return {};
+    for (const tile::RegId reg : i.operands) {
+      if (reg != tile::kNoReg) ++uses[static_cast<size_t>(reg)];
+    }
+    switch (i.opcode) {
+      case tile::Opcode::kLoad: out.push_back(i.index); break;
+      case tile::Opcode::kAdd: break;
+      case tile::Opcode::kStore: ++stores; break;
+      default: return {};
+    }
   }
-  const select::Operand& result = epilogue.operands[epilogue.result];
-  const select::Operand& bias = epilogue.operands[1 - epilogue.result];
-  const select::Operand& output = epilogue.operands[2];
-  const bool is_in_place =
-      result.use.buffer == output.use.buffer && result.use.offset == output.use.offset;
+  // With one store, which nobody reads, all sums but the last one are read by another.
+  const auto once = std::count(uses.begin(), uses.end(), 1);
+  const bool is_sum = stores == 1 && once + 1 == static_cast<int64_t>(uses.size());
+  return is_sum ? out : std::vector<size_t>();
+}
+
+// Tells whether the operand is a row that is added to each row of a result with `columns`.
+bool repeats_row(const select::Operand& bias, int64_t columns) {
   const size_t last = bias.shape.size() - 1;
-  if (bias.shape[last] != product.n) return false;  // of a vector's product no row is an axis
+  if (bias.shape[last] != columns) return false;  // of a vector's product no row is an axis
   for (size_t axis = 0; axis < last; ++axis) {
     if (bias.shape[axis] != 1 && bias.strides[axis] != 0) return false;
   }
-  return is_in_place && (bias.shape[last] == 1 || bias.strides[last] == 1);
+  return bias.shape[last] == 1 || bias.strides[last] == 1;
+}
+
+bool lies_alike(const select::Operand& one, const select::Operand& other) {
+  if (one.shape != other.shape) return false;
+  for (size_t axis = 0; axis < one.shape.size(); ++axis) {
+    if (one.shape[axis] != 1 && one.strides[axis] != other.strides[axis]) return false;
+  }
+  return true;
+}
+
+// Lets the library add a row, or a matrix, or both where that is all of the epilogue, in place.
+void finish_by_sums(const select::Epilogue& epilogue, LibraryMatmul& product) {
+  const select::Operand& result = epilogue.operands[epilogue.result];
+  const select::Operand& output = epilogue.operands.back();
+  const bool is_in_place =
+      result.use.buffer == output.use.buffer && result.use.offset == output.use.offset;
+  std::vector<size_t> inputs = summands(epilogue.program, product.result);
+  if (!is_in_place || std::erase(inputs, epilogue.result) != 1) return;
+  LibraryMatmul sum = product;
+  for (const size_t input : inputs) {
+    const select::Operand& summand = epilogue.operands[input];
+    const size_t operand = product.c + input + (input < epilogue.result ? 1 : 0);
+    if (!sum.adds_bias && repeats_row(summand, product.n)) {
+      sum.adds_bias = true;
+      sum.bias = operand;
+    } else if (!sum.adds_matrix && lies_alike(summand, result)) {
+      sum.adds_matrix = true;
+      sum.addend = operand;
+    } else {
+      return;
+    }
+  }
+  product = sum;
+  product.finishes = true;
 }
 
 bool is_row(const select::Operand& bias) {
@@ -223,7 +265,7 @@ plan::Step step_by_library(const KernelRequest& request, std::vector<Product> pr
 plan::Step library_step(const KernelRequest& request, LibraryMatmul product,
                         const ProductLanguage& language) {
   if (request.epilogue != nullptr && !product.adds_bias && !tile::is_half(product.result)) {
-    product.adds_bias = product.finishes = adds_bias(*request.epilogue, product);
+    finish_by_sums(*request.epilogue, product);
   }
   return step_by_library(request, {matmul_product(request)}, product, language);
 }

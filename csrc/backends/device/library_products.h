@@ -24,9 +24,9 @@ std::optional<plan::LibraryMatmul> library_matmul(const KernelRequest& request);
 std::optional<plan::LibraryConv2d> library_conv2d(const KernelRequest& request);
 
 /// A step in which the library does the product, and a kernel of the language where the library
-/// says that it cannot (but for convolutions of halves, which no kernel does). Of an epilogue the
-/// library adds a bias to a product of matrices (but to halves); a kernel does any other, on each
-/// element.
+/// says that it cannot (but for convolutions of halves, which no kernel does). To a product of
+/// matrices (but of halves) the library adds a bias, a matrix that lies as the result does, or both
+/// in its own order where that is all of the epilogue; a kernel does any other, on each element.
 plan::Step library_step(const KernelRequest& request, plan::LibraryMatmul product,
                         const ProductLanguage& language);
 plan::Step library_step(const KernelRequest& request, const plan::LibraryConv2d& product,

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "emit/c_doubles.h"
 #include "emit/c_like_text.h"
 #include "emit/c_prune.h"
 
@@ -52,9 +53,9 @@ std::string chains_text(const PrintOptions& options, const char* name, bool is_d
   return fmt::format(
       R"({entry}{name}({global}const {byte}* m0, const m_i64 o0, {global}{byte}* m1, const m_i64 o1) {{
   const m_i64 item = {item};
-  {global}const m_f64* const given = ({global}const m_f64*)(m0 + o0);
-  const m_i64 rounds = (m_i64)given[0];
-  const {type} a = ({type})(({scalar})given[1]), b = ({type})(({scalar})given[2]);
+  {global}const m_i64* const given = ({global}const m_i64*)(m0 + o0);
+  const m_i64 rounds = given[0];
+  const {type} a = ({type})(1 / ({scalar})given[1]), b = ({type})(1 / ({scalar})given[2]);
 {begin}  for (m_i64 i = 0; i < rounds; ++i) {{
 {step}  }}
   (({global}{type}*)(m1 + o1))[item] = {sum};
@@ -69,9 +70,10 @@ std::string chains_text(const PrintOptions& options, const char* name, bool is_d
 
 // Items of a CPU copy a piece each; others take elements in turn, side by side with neighbours.
 std::string copy_text(const PrintOptions& options, int64_t elements, int64_t items) {
-  const Lanes lanes = lanes_of(options, true);
+  const int64_t lanes = options.is_vectored ? options.tile.vector_bytes / 8 : 1;
+  const std::string type = lanes > 1 ? fmt::format("ulong{}", lanes) : "m_w64";
   const Dialect& dialect = options.dialect;
-  const int64_t count = elements / lanes.count, each = (count + items - 1) / items;
+  const int64_t count = elements / lanes, each = (count + items - 1) / items;
   const std::string loop =
       options.is_cpu
           ? fmt::format("m_i64 i = item * {0}; i < (item + 1) * {0} && i < {1}; ++i", each, count)
@@ -86,7 +88,7 @@ std::string copy_text(const PrintOptions& options, int64_t elements, int64_t ite
 }}
 )",
       fmt::arg("entry", dialect.entry(0)), fmt::arg("global", dialect.global),
-      fmt::arg("byte", dialect.byte), fmt::arg("item", dialect.item), fmt::arg("type", lanes.type),
+      fmt::arg("byte", dialect.byte), fmt::arg("item", dialect.item), fmt::arg("type", type),
       fmt::arg("items", items), fmt::arg("loop", loop));
 }
 
@@ -99,14 +101,20 @@ class Measurement {
         elements_(std::min(kCopied, driver.memory() / kMemoryShare) / 8) {}
 
   core::Result<Peak> run() {
-    const std::string kernels = chains_text(options_, "chains_f32", false) +
-                                chains_text(options_, "chains_f64", true) +
-                                copy_text(options_, elements_, items_);
-    const std::string head = std::string(*options_.dialect.head) + emit::kInstructions;
+    std::string kernels =
+        chains_text(options_, "chains_f32", false) + copy_text(options_, elements_, items_);
+    std::string head = std::string(*options_.dialect.head) + emit::kInstructions;
+    if (options_.has_doubles) {
+      kernels += chains_text(options_, "chains_f64", true);
+    } else {
+      head = emit::without_doubles(head);
+    }
     MITHRIL_ASSIGN(program_, driver_.build(emit::prune_c(head, kernels) + kernels));
     Peak out;
     MITHRIL_ASSIGN(out.float32, operations("chains_f32", false));
-    MITHRIL_ASSIGN(out.float64, operations("chains_f64", true));
+    if (options_.has_doubles) {
+      MITHRIL_ASSIGN(out.float64, operations("chains_f64", true));
+    }
     MITHRIL_ASSIGN(out.bandwidth, bandwidth());
     return out;
   }
@@ -139,7 +147,7 @@ class Measurement {
     const int64_t room = items_ + kItemsOfUnit;
     MITHRIL_ASSIGN(const auto to, driver_.allocate(room * lanes.count * 8));
     for (int64_t rounds = kRounds;; rounds *= 4) {
-      const std::array<double, 3> given = {static_cast<double>(rounds), 0.5, 0.5};
+      const std::array<int64_t, 3> given = {rounds, 2, 2};  // a and b are halves
       MITHRIL_ASSIGN(const auto from, driver_.constant(std::as_bytes(std::span(given))));
       MITHRIL_ASSIGN(int64_t taken, timed(*kernel, *from, *to));
       if (taken < kWorthMeasuring && rounds < kMostRounds) continue;

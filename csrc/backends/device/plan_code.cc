@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "backends/device/attention_text.h"
+#include "emit/c_doubles.h"
 #include "emit/c_like_text.h"
 #include "emit/c_loop.h"
 #include "emit/c_plan_text.h"
@@ -461,6 +462,7 @@ class Printer {
     all += emit::kPlanHead;
     all += kReportHead;
     if (options_.is_vectored) all += std::string(emit::kVectorHead) + kVectorProducts;
+    if (!options_.has_doubles) all = emit::without_doubles(all);
     return emit::prune_c(all, definitions + functions_) + definitions + "\n";
   }
 

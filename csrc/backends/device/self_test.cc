@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "emit/c_doubles.h"
 #include "emit/c_like_text.h"
 #include "emit/c_prune.h"
 
@@ -14,7 +15,8 @@ namespace mithril::device {
 namespace {
 
 // By the instructions of plans; `count` items.
-std::string text_of(const Dialect& dialect, size_t count) {
+std::string text_of(const PrintOptions& options, size_t count) {
+  const Dialect& dialect = options.dialect;
   const std::string kernel = fmt::format(
       R"({entry}try_bits({global}const {byte}* m0, const m_i64 o0, {global}const {byte}* m1, const m_i64 o1, {global}{byte}* m2, const m_i64 o2) {{
   const m_i64 i = {item};
@@ -30,7 +32,9 @@ std::string text_of(const Dialect& dialect, size_t count) {
 )",
       fmt::arg("entry", dialect.entry(0)), fmt::arg("global", dialect.global),
       fmt::arg("byte", dialect.byte), fmt::arg("item", dialect.item), fmt::arg("count", count));
-  return emit::prune_c(std::string(*dialect.head) + emit::kInstructions, kernel) + kernel;
+  std::string head = std::string(*dialect.head) + emit::kInstructions;
+  if (!options.has_doubles) head = emit::without_doubles(head);
+  return emit::prune_c(head, kernel) + kernel;
 }
 
 // Operands whose quotients, roots and products need rounding, and such as are subnormal.
@@ -73,7 +77,7 @@ core::Result<bool> has_exact_bits(Driver& driver) {
   operands(a, b);
   const std::vector<float> want = expected(a, b);
   std::vector<float> got(want.size());
-  const std::string text = text_of(driver.print_options().dialect, a.size());
+  const std::string text = text_of(driver.print_options(), a.size());
   MITHRIL_ASSIGN(const auto program, driver.build(text));
   MITHRIL_ASSIGN(const auto kernel, program->kernel("try_bits"));
   MITHRIL_ASSIGN(const auto in_a, driver.constant(std::as_bytes(std::span(a))));

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "emit/c_like_text.h"
+#include "emit/c_prune.h"
 
 namespace mithril::opencl {
 namespace {
@@ -211,10 +212,10 @@ core::Result<DeviceInfo> find_device(const std::string& wanted) {
 // ---------------------------------------------------------------- the device
 
 core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bool as_gpu,
-                                                   int64_t threads) {
+                                                   int64_t threads, bool without_doubles) {
   // Never destroyed: drivers may be gone by the time that a process ends.
   static auto& opened =
-      *new std::map<std::tuple<int, int, bool, int64_t>, std::shared_ptr<Device>>();
+      *new std::map<std::tuple<int, int, bool, bool, int64_t>, std::shared_ptr<Device>>();
   static auto& mutex = *new std::mutex();
   MITHRIL_ASSIGN(const Functions* f, open_loader());
   const std::lock_guard lock(mutex);
@@ -223,7 +224,8 @@ core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bo
   if (threads == found.info.compute_units) threads = 0;
   if (threads != 0) MITHRIL_RETURN_IF_ERROR(check_threads(found.info, threads));
   if (as_gpu) found.info.is_cpu = false;
-  const std::tuple key(found.info.platform, found.info.device, as_gpu, threads);
+  if (without_doubles) found.info.has_doubles = false;
+  const std::tuple key(found.info.platform, found.info.device, as_gpu, without_doubles, threads);
   const auto known = opened.find(key);
   if (known != opened.end()) return known->second;
   if (threads != 0) MITHRIL_RETURN_IF_ERROR(take_part(*f, threads, found));
@@ -267,18 +269,13 @@ core::Status Device::set_tile(const plan::RegisterTile& tile) {
 }
 
 core::Status Device::start() {
-  if (!info_.has_doubles) {
-    return core::fail(ErrorKind::kUnsupported, Code::kUnsupported,
-                      "OpenCL: the device {} has no float64 (cl_khr_fp64), which kernels need",
-                      info_.name);
-  }
   const Functions& f = functions_;
   MITHRIL_ASSIGN(const cl_context context, make(f.create_context, "clCreateContext", nullptr,
                                                 cl_uint{1}, &id_, nullptr, nullptr));
-  context_ = {context, f.release_context};
+  context_ = {context, f.release_context, "clReleaseContext"};
   MITHRIL_ASSIGN(const cl_queue queue,
                  make(f.create_queue, "clCreateCommandQueue", context, id_, cl_bits{0}));
-  queue_ = {queue, f.release_queue};
+  queue_ = {queue, f.release_queue, "clReleaseCommandQueue"};
   return {};
 }
 
@@ -321,7 +318,7 @@ core::Result<device::MemoryPtr> Device::buffer(int64_t bytes, cl_bits flags, con
     status.error().message += fmt::format(" for {} bytes on {}", bytes, info_.name);
     return status;
   }
-  Owned<cl_mem> memory(*made, functions_.release_buffer);
+  Owned<cl_mem> memory(*made, functions_.release_buffer, "clReleaseMemObject");
   const void* const place = (flags & kMemUseHostPtr) != 0 ? host : nullptr;
   return device::MemoryPtr(std::make_unique<const Buffer>(*this, std::move(memory), place, bytes));
 }
@@ -396,7 +393,7 @@ core::Status Device::begin_timing() {
   if (timed_queue_.get() == nullptr) {
     MITHRIL_ASSIGN(const cl_queue queue, make(functions_.create_queue, "clCreateCommandQueue",
                                               context_.get(), id_, kQueueProfiling));
-    timed_queue_ = {queue, functions_.release_queue};
+    timed_queue_ = {queue, functions_.release_queue, "clReleaseCommandQueue"};
   }
   MITHRIL_RETURN_IF_ERROR(finish());
   is_timing_ = true;
@@ -438,8 +435,8 @@ class ClProgram final : public device::Program {
   core::Result<std::unique_ptr<device::Kernel>> kernel(const std::string& name) const override {
     MITHRIL_ASSIGN(const cl_kernel made,
                    make(functions_.create_kernel, "clCreateKernel", program_.get(), name.c_str()));
-    return std::unique_ptr<device::Kernel>(
-        std::make_unique<ClKernel>(Owned<cl_kernel>(made, functions_.release_kernel)));
+    return std::unique_ptr<device::Kernel>(std::make_unique<ClKernel>(
+        Owned<cl_kernel>(made, functions_.release_kernel, "clReleaseKernel")));
   }
 
  private:
@@ -464,6 +461,7 @@ device::PrintOptions Device::print_options() const {
   return {.dialect = kDialect,
           .is_cpu = info_.is_cpu,
           .units = info_.compute_units,
+          .has_doubles = info_.has_doubles,
           .is_vectored = info_.is_cpu,
           .tile = tile(),
           .parameter_bytes = parameter_bytes_};
@@ -475,6 +473,8 @@ std::string Device::options() const {
 }
 
 core::Result<std::shared_ptr<const device::Program>> Device::build(const std::string& text) {
+  MITHRIL_CHECK(info_.has_doubles || !emit::has_word(text, "double"),
+                "a kernel with doubles for {}, which has none", info_.name);
   const std::lock_guard lock(builds_);
   if (auto known = loaded(text)) return known;
   MITHRIL_ASSIGN(Owned<cl_program> program, compiled(text));
@@ -485,7 +485,7 @@ core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const 
   const char* source = text.c_str();
   MITHRIL_ASSIGN(const cl_program made, make(functions_.create_program, "clCreateProgramWithSource",
                                              context_.get(), cl_uint{1}, &source, nullptr));
-  Owned<cl_program> program(made, functions_.release_program);
+  Owned<cl_program> program(made, functions_.release_program, "clReleaseProgram");
   core::Status status = call(functions_.build_program, "clBuildProgram", made, cl_uint{1}, &id_,
                              options().c_str(), nullptr, nullptr);
   if (status.ok()) return program;
@@ -526,7 +526,7 @@ core::Status Device::launch(const device::Kernel& kernel, std::span<const device
   if (!is_timing_) return enqueue(queue_.get(), nullptr);
   cl_event event = nullptr;
   MITHRIL_RETURN_IF_ERROR(enqueue(timed_queue_.get(), &event));
-  events_.emplace_back(event, functions_.release_event);
+  events_.emplace_back(event, functions_.release_event, "clReleaseEvent");
   return {};
 }
 

@@ -18,19 +18,24 @@ template <class T>
 class Owned {
  public:
   Owned() = default;
-  Owned(T handle, cl_int (*release)(T)) : handle_(handle), release_(release) {
+  /// `symbol`: of the function that gives it back.
+  Owned(T handle, cl_int (*release)(T), const char* symbol)
+      : handle_(handle), release_(release), symbol_(symbol) {
     device::count_object(1);
   }
   Owned(Owned&& other) noexcept
-      : handle_(std::exchange(other.handle_, nullptr)), release_(other.release_) {}
+      : handle_(std::exchange(other.handle_, nullptr)),
+        release_(other.release_),
+        symbol_(other.symbol_) {}
   Owned& operator=(Owned&& other) noexcept {
     std::swap(handle_, other.handle_);
     std::swap(release_, other.release_);
+    std::swap(symbol_, other.symbol_);
     return *this;
   }
   ~Owned() {
     if (handle_ == nullptr) return;
-    release_(handle_);
+    device::give_back(release_, symbol_, handle_);
     device::count_object(-1);
   }
   T get() const { return handle_; }
@@ -38,6 +43,7 @@ class Owned {
  private:
   T handle_ = nullptr;
   cl_int (*release_)(T) = nullptr;
+  const char* symbol_ = "";
 };
 
 /// Describes a device in its own words.
@@ -46,7 +52,7 @@ struct DeviceInfo {
   std::string id;                // "gpu:1": kind and number among those of its kind
   std::string platform_name, name, vendor, version, driver;
   bool is_cpu = false, is_gpu = false;
-  bool has_doubles = false;     // cl_khr_fp64
+  bool has_doubles = false;     // float64: cl_khr_fp64
   bool rounds_exactly = false;  // takes -cl-fp32-correctly-rounded-divide-sqrt
   int64_t compute_units = 1;
   int64_t vector_bytes = 16;                               // of a register
@@ -65,10 +71,12 @@ core::Result<DeviceInfo> find_device(const std::string& wanted);
 class Device final : public device::Driver {
  public:
   /// The device that `wanted` names; every call for one device gives the same object.
-  /// `as_gpu`: it is treated as if its memory were not the host's, whatever it is, for tests.
+  /// For tests, `as_gpu`: it is treated as if its memory were not the host's, whatever it is;
+  /// `without_doubles`: as if it had no float64.
   /// `threads`: how many compute units of a CPU are used; 0: all of them.
   static core::Result<std::shared_ptr<Device>> open(const std::string& wanted, bool as_gpu = false,
-                                                    int64_t threads = 0);
+                                                    int64_t threads = 0,
+                                                    bool without_doubles = false);
 
   const DeviceInfo& info() const { return info_; }
 

@@ -369,7 +369,8 @@ struct Cut {
                                     const std::vector<uint32_t>& second, size_t size);
 };
 
-/// Tells where a tree is now: its own tree, or a place in another's, or what an edit made of it.
+/// Tells where a model is now: in a tree of its own, at a place in another's, or in what an edit
+/// made of it.
 struct Home {
   std::shared_ptr<ModelTree> tree;  // shared with snapshots
   std::shared_ptr<Home> forward;

@@ -98,6 +98,21 @@ TEST(Epilogue, HasNoMoreOperandsThanAKernelTakes) {
   EXPECT_EQ(apart.groups[1].blocker, FusionBlocker::kManyOperands);
 }
 
+TEST(Epilogue, IsNothingThatKernelsDoNotTake) {
+  const ir::Graph graph = passes::parsed(R"(graph m<f32, i64>(%x: f32[4, 4]) {
+  %0 = matmul(%x, %x) : f32[4, 4]
+  %1 = relu(%0) : f32[4, 4]
+  return y=%1
+}
+)");
+  Fusion fusion = fuse(graph);
+  attach_epilogues(
+      graph, fusion, [](const ir::Node&) { return EpilogueSupport::kBlocks; }, kAnyOperands,
+      [](const Group& loop) { return loop.nodes.size() > 1; });
+  ASSERT_EQ(fusion.groups.size(), 2U);
+  EXPECT_EQ(fusion.groups[1].blocker, FusionBlocker::kNotOfKernels);
+}
+
 TEST(Epilogue, KeepsAProductThatOthersRead) {
   EXPECT_EQ(attached_groups(R"(graph m<f32, i64>(%x: f32[4, 4]) {
   %0 = matmul(%x, %x) : f32[4, 4]

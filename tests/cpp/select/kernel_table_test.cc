@@ -35,6 +35,24 @@ TEST(KernelTable, FindsTheFirstRowThatMatches) {
   EXPECT_STREQ(kTable.find(request)->name, "blocks");
 }
 
+TEST(KernelTable, LeavesWhatItsMachineCannotToTheRest) {
+  const ir::OpDef* op = ir::Registry::global().find("exp");
+  ASSERT_NE(op, nullptr);
+  constexpr std::array<KernelFamily, 1> kOwn = {[] { return std::span<const KernelDef>(kSecond); }};
+  static const KernelDef kHost[] = {{"exp", "host", OrderClass::kCanonical, true, always}};
+  constexpr std::array<KernelFamily, 1> kHosts = {[] { return std::span<const KernelDef>(kHost); }};
+  const KernelTable rest(kHosts);
+  const ir::Node node;
+  const KernelRequest request{node, *op, {}, {}};
+  const KernelTable able(kOwn, &rest, {always, "float64"});
+  EXPECT_STREQ(able.find(request)->name, "second");
+  EXPECT_EQ(able.lacks(kSecond[0], request), nullptr);
+  const KernelTable unable(kOwn, &rest, {never, "float64"});
+  EXPECT_STREQ(unable.find(request)->name, "host");
+  EXPECT_STREQ(unable.lacks(kSecond[0], request), "float64");
+  EXPECT_EQ(unable.lacks(kHost[0], request), nullptr);
+}
+
 TEST(KernelTable, KnowsWhatOpsItHasRowsFor) {
   EXPECT_TRUE(kTable.has("exp"));
   EXPECT_FALSE(kTable.has("tanh"));

@@ -108,6 +108,11 @@ BEHIND = {
     "a difference": (lambda y, c: y - c, [6]),
     "itself twice": (lambda y, c: y + y * c, [6]),
     "a matrix": (lambda y, c: y + c, [5, 6]),
+    "a matrix before": (lambda y, c: c + y, [5, 6]),
+    "a difference of matrices": (lambda y, c: y - c, [5, 6]),
+    "a matrix twice": (lambda y, c: y + c + c, [5, 6]),
+    "a sum twice": (lambda y, c: (y + c) + (y + c), [5, 6]),
+    "a matrix and relu": (lambda y, c: ml.Relu()(y + c), [5, 6]),
     "bias and relu": (lambda y, c: ml.Relu()(y + c), [6]),
     "bias and gelu": (lambda y, c: ml.Gelu()(y + c), [6]),
     "bias of batches": (lambda y, c: y + c, [3, 1, 6]),
@@ -129,18 +134,123 @@ def test_what_comes_behind(title, batches):
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
 
 
+SUMS = {"a bias", "a bias before", "a matrix", "a matrix before"}
+
+
 @pytest.mark.parametrize("title", BEHIND)
-def test_a_bias_is_added_by_the_library(title, inject):
-    """No kernel is launched where a bias is all that follows."""
+@pytest.mark.parametrize("batches", [[], [3]])
+def test_sums_are_the_librarys(title, batches, inject):
+    """No kernel is launched where all that follows is a bias, or a matrix of the result's shape."""
     behind, shape = BEHIND[title]
-    model, shapes = product([3, 5, 40], [3, 40, 6], behind=behind, c=shape)
+    model, shapes = product([*batches, 5, 40], [*batches, 40, 6], behind=behind, c=shape)
     pm = compiled(model, shapes)
     inject("cuLaunchKernel", 1, 201)
-    if title in ("a bias", "a bias before"):
+    if title in SUMS and (batches == [] or len(shape) == 1):
         pm.evaluate({}, data_of(shapes))
     else:
         with pytest.raises(DeviceNotAvailable, match="cuLaunchKernel"):
             pm.evaluate({}, data_of(shapes))
+
+
+def whole_sum(terms, a, b, dtype, more=None):
+    """A product and what is added to it, by name in `terms`, in this order."""
+    keys = {"y": lambda: ml.IOKey("a") @ ml.IOKey("b")}
+    out = None
+    for name in terms:
+        term = keys.get(name, lambda name=name: ml.IOKey(name))()
+        out = term if out is None else out + term
+    rows = [*a[:-1], b[-1]]
+    shapes = {"a": a, "b": b} | {name: more.get(name, rows) if more else rows
+                                 for name in terms if name != "y"}  # fmt: skip
+    return ml.Model.create(y=out), shapes
+
+
+SUMS_OF_THREE = {
+    "a matrix": (["y", "c"], {}),
+    "a bias, then a matrix": (["y", "c", "d"], {"c": [6]}),
+    "a matrix, then a bias": (["y", "c", "d"], {"d": [6]}),
+    "a matrix before, a bias behind": (["c", "y", "d"], {"d": [6]}),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("a, b", [([5, 40], [40, 6]), ([3, 5, 40], [3, 40, 6]),
+                                  ([2, 3, 5, 40], [40, 6]), ([1, 40], [40, 6])])  # fmt: skip
+@pytest.mark.parametrize("title", SUMS_OF_THREE)
+def test_residuals_are_the_librarys(title, a, b, dtype, inject):
+    """What a layer adds to its input, behind a bias or not: one call, which launches nothing."""
+    terms, more = SUMS_OF_THREE[title]
+    model, shapes = whole_sum(terms, a, b, dtype, more)
+    pm, data = compiled(model, shapes, dtype), data_of(shapes, dtype)
+    assert [step.kernel for step in pm.explain().steps if step.kernel != "view"] == [
+        "cuda.cublaslt"
+    ]
+    wide = {key: value.astype("f8") for key, value in data.items()}
+    want = sum(wide["a"] @ wide["b"] if term == "y" else wide[term] for term in terms)
+    inject("cuLaunchKernel", 1, 201)
+    got = np.asarray(pm.evaluate({}, data)["y"])
+    assert got.dtype == dtype
+    tolerance = 2e-6 if dtype == "float32" else 1e-14
+    np.testing.assert_allclose(got, want, rtol=tolerance, atol=20 * tolerance)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_added_need_not_be_finite(bad):
+    model, shapes = whole_sum(["y", "c"], [5, 40], [40, 6], "float32")
+    data = data_of(shapes)
+    data["c"][2, 3] = bad
+    got = np.asarray(compiled(model, shapes).evaluate({}, data)["y"])
+    want = data["a"].astype("f8") @ data["b"].astype("f8") + data["c"]
+    np.testing.assert_allclose(got, want, rtol=2e-6, atol=4e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_rounded_before_a_matrix_is_added(dtype):
+    """As everywhere: a layer's result is a half, and so is its sum with another one."""
+    model, shapes = whole_sum(["y", "c"], [5, 40], [40, 6], dtype)
+    backends = ml.CudaBackend(dtype=dtype), ml.CpuBackend(dtype=dtype)
+    data = {key: backends[0].array(value) for key, value in data_of(shapes).items()}
+    one, two = (np.asarray(compiled(model, shapes, backend=backend).evaluate({}, data)["y"])
+                for backend in backends)  # fmt: skip
+    step = 2.0**-11 if dtype == "float16" else 2.0**-8
+    one, two = one.astype("f8"), two.astype("f8")
+    np.testing.assert_allclose(one, two, rtol=2 * step, atol=2 * step)
+    assert (one == two).mean() > 0.9
+
+
+def test_a_matrix_that_lies_otherwise_is_a_kernels(inject):
+    """Turned, or repeated along the batches."""
+    turned = product([5, 40], [40, 6], behind=lambda y, c: y + c.transpose(), c=[6, 5])
+    repeated = product([3, 5, 40], [3, 40, 6], behind=lambda y, c: y + c, c=[5, 6])
+    for model, shapes in (turned, repeated):
+        pm, data = compiled(model, shapes), data_of(shapes)
+        want = compiled(model, shapes, backend=ml.CpuBackend()).evaluate({}, data)["y"]
+        inject("cuLaunchKernel", 1, 201)
+        with pytest.raises(DeviceNotAvailable, match="cuLaunchKernel"):
+            pm.evaluate({}, data)
+        got = np.asarray(pm.evaluate({}, data)["y"])
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_gradients_of_what_two_layers_read_are_summed_by_the_library(inject):
+    """The second product adds the first one's gradient."""
+    model = ml.Model()
+    for name in "uv":
+        model |= ml.Linear(6, use_bias=False)(input="x", weight=name, output=f"y{name}")
+    model |= ml.Add()(left="yu", right="yv", output="y")
+    model.expose_keys("yu", "yv", "y")
+    shapes = {"x": [9, 40], "u": [6, 40], "v": [6, 40]}
+    pm = ml.compile(model, ml.CudaBackend(), data_keys=set(), shapes=shapes, trainable_keys={"x"})
+    params = data_of(shapes)
+    cotangents = {"yu": drawn([9, 6], 5), "yv": drawn([9, 6], 6)}
+    cotangents = {key: value.astype("f4") for key, value in cotangents.items()}
+    sums = [step for step in pm.explain(program="gradient").steps
+            if step.kernel == "cuda.cublaslt" and len(step.members) > 1]  # fmt: skip
+    assert sums
+    got = pm.evaluate(params, {}, output_gradients=cotangents).gradients["x"]
+    wide = {key: value.astype("f8") for key, value in (params | cotangents).items()}
+    want = wide["yu"] @ wide["u"] + wide["yv"] @ wide["v"]
+    np.testing.assert_allclose(np.asarray(got), want, rtol=2e-6, atol=4e-5)
 
 
 @pytest.mark.parametrize("a", [[5, 40], [3, 5, 40], [1, 40], [5, 1]])
@@ -330,6 +440,16 @@ CALLS = [
     "cublasLtMatrixLayoutSetAttribute", "cublasLtMatmulPreferenceCreate",
     "cublasLtMatmulPreferenceSetAttribute", "cublasLtMatmulAlgoGetHeuristic", "cublasLtMatmul",
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("status", [7, 15])
+def test_a_residual_for_which_there_is_no_algorithm(status, inject):
+    """Kernels do it in the engine's order of sums: they have its bits."""
+    model, shapes = whole_sum(["y", "c", "d"], [9, 300], [300, 6], "float32", {"c": [6]})
+    pm, data = compiled(model, shapes), data_of(shapes)
+    want = compiled(model, shapes, backend=ml.CpuBackend()).evaluate({}, data)["y"]
+    inject("cublasLtMatmulAlgoGetHeuristic", 1, status)
+    np.testing.assert_array_equal(np.asarray(pm.evaluate({}, data)["y"]), want)
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])

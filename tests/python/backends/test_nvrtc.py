@@ -140,27 +140,27 @@ def test_kernels_of_convolutions_by_tiles(tile, nvrtc, kernel_table, tmp_path):
 @pytest.mark.skipif(not is_used(), reason="of devices of the emulator")
 @pytest.mark.parametrize(
     "dtype, width",
-    [("bfloat16", 16), ("bfloat16", 64), ("bfloat16", 80), ("bfloat16", 128), ("float16", 64)],
-)
+    [("bfloat16", 16), ("bfloat16", 64), ("bfloat16", 80), ("bfloat16", 128),
+     ("float16", 16), ("float16", 64), ("float16", 80), ("float16", 128)],
+)  # fmt: skip
 def test_attention_of_halves_on_every_architecture(dtype, width, nvrtc, kernel_table, tmp_path):
-    """Tensor cores multiply its tiles from sm_80 on, those of gradients in bfloat16, and nothing is
+    """Tensor cores multiply its tiles and those of its gradients from sm_80 on, and nothing is
     spilled. The emulator's first device is sm_80, its third one sm_75."""
-    shape, has_gradient = [2, 4, 150, width], dtype == "bfloat16"
-    keys = {"trainable_keys" if has_gradient else "data_keys": set("qkv")}
+    shape = [2, 4, 150, width]
 
     def make(backend):
         model = ml.Model()
         model |= ml.Attention(is_causal=True)(query="q", key="k", value="v", output="y")
         shapes = dict.fromkeys("qkv", shape)
-        pm = ml.compile(model, backend, shapes=shapes, **keys)
-        pm.explain(program="gradient" if has_gradient else "evaluate")
+        pm = ml.compile(model, backend, shapes=shapes, trainable_keys=set("qkv"))
+        pm.explain(program="gradient")
 
     for architecture in ARCHITECTURES:
         device = "cuda:2" if architecture == 75 else "cuda:0"
         text = max(texts(dtype, make, device)[0], key=len)
         ptx = nvrtc.compile(text, architecture, to_ptx=True)
         by_tiles = sum(b"mma.sync" in kernel for kernel in ptx.split(b".visible .entry"))
-        assert by_tiles == (0 if architecture < 80 else 1 + has_gradient)
+        assert by_tiles == (0 if architecture < 80 else 2)
         kernels = assembled(ptx, architecture, tmp_path)
         whole = noted(kernel_table, f"attention of {dtype}", architecture, kernels.values())
         assert architecture < 80 or whole.spills == 0

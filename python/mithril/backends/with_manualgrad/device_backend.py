@@ -58,8 +58,8 @@ class DeviceBackend(PlanBackend):
 
     def device_peak(self) -> Mapping[str, float]:
         """Tells what the device does in a second at best, as short kernels measure it when first
-        asked: multiplications and additions in "float32" and "float64", and in "bandwidth"
-        bytes read and written.
+        asked: multiplications and additions in "float32" and "float64" (0: the device has none),
+        and in "bandwidth" bytes read and written.
 
         Raises
         ------
@@ -73,7 +73,8 @@ class DeviceBackend(PlanBackend):
         """Operations in a second at best (`device_peak`) of steps in a type, None where a step has
         no single one; types whose peak is not known are missing."""
         peak = self.device_peak()
-        return {of: peak["float64" if of == Dtype.float64 else "float32"] for of in (*Dtype, None)}
+        peaks = {of: peak["float64" if of == Dtype.float64 else "float32"] for of in (*Dtype, None)}
+        return {of: most for of, most in peaks.items() if most > 0}
 
     def to_device(self, data: Any, device: str | None = None, asynchronous: bool = False) -> Any:
         """Arrays in the memory of the device: `ml.Array`.

@@ -9,7 +9,7 @@ from mithril import _core
 from mithril.backends.with_manualgrad.device_backend import DeviceBackend
 from mithril.backends.with_manualgrad.opencl_backend.tiles import use_kept_tile
 from mithril.base.public import public
-from mithril.errors import SignatureError, shown
+from mithril.errors import SignatureError, UnsupportedError, shown
 from mithril.types import Dtype, DTypeLike
 
 __all__ = ["OpenCLBackend"]
@@ -71,6 +71,11 @@ class OpenCLBackend(DeviceBackend):
     ) -> None:
         super().__init__(dtype, threads, seed, compute_precision, memory_limit)
         self._device = _core.OpenClDevice(_wanted(device), threads=threads or 0)
+        if self.default_dtype == Dtype.float64 and not self._device.info["has_float64"]:
+            raise UnsupportedError(
+                f"OpenCLBackend: {self._device.info['name']} has no float64 (cl_khr_fp64)",
+                hint="dtype='float32', or CpuBackend(dtype='float64')",
+            )
         use_kept_tile(self)
         self._pool = None if threads is None else _core.ThreadPool(threads)
 
@@ -78,7 +83,7 @@ class OpenCLBackend(DeviceBackend):
     def device_info(self) -> Mapping[str, Any]:
         """The properties of the device: platform, name, vendor, version, driver, kind ("cpu",
         "gpu", "accelerator"), compute_units, memory, largest_allocation and parameter_bytes (of a
-        kernel) in bytes, and peak (`device_peak`; None before it is measured)."""
+        kernel) in bytes, has_float64, and peak (`device_peak`; None before it is measured)."""
         return super().device_info
 
     @property
