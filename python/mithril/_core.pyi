@@ -405,8 +405,18 @@ class Array:
     def __ge__(self, other: Any) -> Array: ...
 
 class OpenClDevice(DeviceDriver):
-    def __init__(self, wanted: str = "", as_gpu: bool = False, threads: int = 0) -> None: ...
+    def __init__(
+        self,
+        wanted: str = "",
+        as_gpu: bool = False,
+        threads: int = 0,
+        most_threads: int = 0,
+        local_memory: int = 0,
+        most_threads_of_a_kernel: int = 0,
+    ) -> None: ...
     tile: tuple[int, int, int]
+    @property
+    def does_tiles_in_groups(self) -> bool: ...
     @property
     def info(self) -> dict[str, Any]: ...
     def limit_parameters(self, bytes: int) -> None: ...

@@ -218,14 +218,21 @@ double flops_of(const Product& product) {
 }
 
 // One text of all.
-std::string joined(const std::vector<Product>& products, const ProductLanguage& language,
-                   const plan::RegisterTile& tile) {
+plan::FunctionCall::Phase joined(const std::vector<Product>& products,
+                                 const ProductLanguage& language, const plan::RegisterTile& tile) {
   std::string memory, all;
+  plan::FunctionCall::Phase out;
+  out.threads = tile.threads;
   int64_t before = 0;
   for (const Product& product : products) {
     ProductText one = language.print(product, tile);
-    if (products.size() == 1) return one.memory + one.text;
-    const int64_t units = language.units(product);
+    const int64_t units = language.units(product, tile);
+    out.shared = std::move(one.shared);
+    out.units = before + units;
+    if (products.size() == 1) {
+      out.call = one.memory + one.text;
+      return out;
+    }
     all += fmt::format(
         "  {{\n  const m_i64 part_begin = begin > {0} ? begin - {0} : 0;\n"
         "  const m_i64 part_end = end < {1} ? end - {0} : {2};\n"
@@ -235,7 +242,8 @@ std::string joined(const std::vector<Product>& products, const ProductLanguage& 
     before += units;
     memory = std::move(one.memory);
   }
-  return memory + all;
+  out.call = memory + all;
+  return out;
 }
 
 }  // namespace
@@ -268,11 +276,10 @@ plan::Step product_step(const KernelRequest& request, std::vector<Product> produ
   for (Product& product : products) {
     product.has_epilogue = request.epilogue != nullptr;
     flops += flops_of(product);
-    step.units += language.units(product);
+    step.units += language.units(product, language.tile);
   }
   plan::FunctionCall call;
   call.name = request.op.name;
-  call.threads = language.threads;
   call.in_tile = [products = std::move(products), language](const plan::RegisterTile& tile) {
     return joined(products, language, tile);
   };

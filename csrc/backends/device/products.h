@@ -73,13 +73,14 @@ bool fits_conv2d_dx_side_by_side(const KernelRequest& request);
 struct ProductText {
   std::string memory;  // declarations before the text, which stand there once for several texts
   std::string text;
+  std::vector<plan::SharedArray> shared = {};  // of the same kind, by the threads of the tile
 };
 
-/// Says how a language does products. A unit is the same in every tile.
+/// Says how a language does products in a tile, whose threads do a unit together.
 struct ProductLanguage {
   ProductText (*print)(const Product& product, const plan::RegisterTile& tile);
-  int64_t (*units)(const Product& product);
-  int threads = 0;  // that do a unit together (Launch)
+  int64_t (*units)(const Product& product, const plan::RegisterTile& tile);
+  plan::RegisterTile tile = {};  // whose units are told of a step
 };
 
 /// The epilogue of a request. Operands of the step: the inputs that are present, such as A and B,

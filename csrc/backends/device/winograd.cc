@@ -123,8 +123,8 @@ std::vector<Phase> short_phases(const Winograd& conv, const std::string& workspa
   return {
       {pointers + print_filters(conv, d.layout, "0"), filter_units(conv, d.layout)},
       {pointers + print_patches(conv, d.layout, "0", tiles), conv.channels * tiles},
-      {fmt::format("{}  {}{}", text.memory, pointers, product_text(text)), language.units(product),
-       language.threads},
+      {fmt::format("{}  {}{}", text.memory, pointers, product_text(text)),
+       language.units(product, tile), tile.threads, text.shared},
       {pointers + print_results(conv, d.layout, "0", tiles, "0", has_epilogue),
        conv.filters * tiles},
   };
@@ -186,7 +186,7 @@ std::vector<Phase> long_phases(const Winograd& conv, const std::string& workspac
       fmt::arg("lanes", kLanes), fmt::arg("share", at.share),
       fmt::arg("filters", part(filter_units(conv, at), filters)),
       fmt::arg("patches", part(conv.channels, patches)),
-      fmt::arg("product", part(language.units(product), product_text(text))),
+      fmt::arg("product", part(language.units(product, tile), product_text(text))),
       fmt::arg("results", part(at.share * blocks, print_results(conv, at, first_tile, blocks,
                                                                 "first_filter", has_epilogue))));
   const char *const shared = d.by_tiles ? "u" : "v", *const own = d.by_tiles ? "v" : "u";

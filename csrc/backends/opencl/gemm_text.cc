@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/device/block_products.h"
+
 namespace mithril::opencl {
 namespace {
 
@@ -176,11 +178,13 @@ int64_t gemm_panel_columns(core::DType dtype) {
 }
 
 device::ProductText print_gemm(const Product& product, const plan::RegisterTile& tile) {
+  if (tile.threads > 0) return device::print_block_product(product, tile);
   Printer printer(product, tile);
   return {printer.memory(), printer.run()};
 }
 
-int64_t gemm_units(const Product& product) {
+int64_t gemm_units(const Product& product, const plan::RegisterTile& tile) {
+  if (tile.threads > 0) return device::block_product_units(product, tile);
   const int64_t columns = gemm_panel_columns(product.dtype);
   const int64_t chunks = (product.m + kGemmRows - 1) / kGemmRows;
   return product.batches * chunks * ((product.n + columns - 1) / columns);

@@ -14,8 +14,9 @@ int64_t gemm_panel_columns(core::DType dtype);
 /// columns [j, j + columns), zeros behind those.
 std::string print_panel(const device::Product& product);
 
+/// By panels of one item's own; or, where the tile is that of a group of items, as that does it.
 device::ProductText print_gemm(const device::Product& product, const plan::RegisterTile& tile);
-/// Units of the work are up to 256 rows of a panel of a batch.
-int64_t gemm_units(const device::Product& product);
+/// Units of the work are up to 256 rows of a panel of a batch; or tiles of groups.
+int64_t gemm_units(const device::Product& product, const plan::RegisterTile& tile);
 
 }  // namespace mithril::opencl

@@ -1,73 +1,82 @@
-// Tiles of A and B go through shared memory, 16 places at a time; a thread has 4 by 4 sums in
-// registers. The order of sums is canonical: fma after fma from +0 in blocks of 256 places.
-#include "backends/cuda/gemm_text.h"
+// Tiles of A and B go through shared memory, 16 places at a time; a thread has sums of a few rows
+// and columns in registers. The order of sums is canonical: fma after fma from +0 in blocks of 256
+// places.
+#include "backends/device/block_products.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
 #include "backends/device/template_text.h"
 
-namespace mithril::cuda {
+namespace mithril::device {
 namespace {
 
-using device::Product;
-using device::put;
-using device::Taps;
+constexpr int64_t kDepth = 16;  // places in shared memory
 
-constexpr int64_t kTile = 64;
+/// A tile of all threads: a square of them, each with as many rows and columns.
+struct Block {
+  int64_t side, own_rows, own_columns;
+  int64_t rows() const { return side * own_rows; }
+  int64_t columns() const { return side * own_columns; }
+};
+Block block_of(const plan::RegisterTile& tile) {
+  return {std::llround(std::sqrt(tile.threads)), tile.rows, tile.vectors};
+}
 
-int64_t tiles(int64_t size) { return (size + kTile - 1) / kTile; }
+int64_t tiles(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
 
 // What a thread does with its place q: no place behind the last is taken, as 0 * 0 has a sign.
 constexpr const char* kSums = R"(
 #define M_SUMS(q) { \
-    REAL left[4], right[4]; \
-    for (int a = 0; a < 4; ++a) left[a] = tile_a[q][top + a]; \
-    for (int b = 0; b < 4; ++b) right[b] = tile_b[q][side + 16 * b]; \
-    for (int a = 0; a < 4; ++a) \
-      for (int b = 0; b < 4; ++b) sum[a][b] = FMA(left[a], right[b], sum[a][b]); \
+    REAL left[OWN_ROWS], right[OWN_COLUMNS]; \
+    for (int a = 0; a < OWN_ROWS; ++a) left[a] = tile_a[q][top + a]; \
+    for (int b = 0; b < OWN_COLUMNS; ++b) right[b] = tile_b[q][side + SIDE * b]; \
+    for (int a = 0; a < OWN_ROWS; ++a) \
+      for (int b = 0; b < OWN_COLUMNS; ++b) sum[a][b] = FMA(left[a], right[b], sum[a][b]); \
   }
 )";
 
-constexpr const char* kMemory = "  __shared__ REAL tile_a[16][65], tile_b[16][65];\n";
 constexpr const char* kText = R"(
-  const int thread = (int)threadIdx.x, top = thread / 16 * 4, side = thread % 16;
+  const int thread = M_OWN_THREAD, top = thread / SIDE * OWN_ROWS, side = thread % SIDE;
   for (m_i64 unit = begin; unit < end; ++unit) {
-    const m_i64 i0 = unit % ROWS * 64, j0 = unit / ROWS % COLUMNS * 64, batch = unit / (ROWS * COLUMNS);
+    const m_i64 i0 = unit % ROWS * TILE_ROWS, j0 = unit / ROWS % COLUMNS * TILE_COLUMNS;
+    const m_i64 batch = unit / (ROWS * COLUMNS);
     BEGINS
-    REAL total[4][4], sum[4][4];
+    REAL total[OWN_ROWS][OWN_COLUMNS], sum[OWN_ROWS][OWN_COLUMNS];
     for (m_i64 block = 0; block == 0 || block < PLACES; block += 256) {
       const m_i64 block_end = PLACES - block < 256 ? PLACES : block + 256;
-      for (int a = 0; a < 4; ++a)
-        for (int b = 0; b < 4; ++b) sum[a][b] = 0;
+      for (int a = 0; a < OWN_ROWS; ++a)
+        for (int b = 0; b < OWN_COLUMNS; ++b) sum[a][b] = 0;
       for (m_i64 first = block; first < block_end; first += 16) {
         const int depth = block_end - first < 16 ? (int)(block_end - first) : 16;
-        for (int e = thread; e < 1024; e += 256) {
+        for (int e = thread; e < 16 * TILE_ROWS; e += THREADS) {
           const int q = LEFT_Q, r = LEFT_R;
           const m_i64 i = i0 + r, p = first + q;
           tile_a[q][r] = q < depth && i < HEIGHT ? LEFT_ELEMENT : 0;
         }
-        for (int e = thread; e < 1024; e += 256) {
+        for (int e = thread; e < 16 * TILE_COLUMNS; e += THREADS) {
           const int q = RIGHT_Q, c = RIGHT_C;
           const m_i64 j = j0 + c, p = first + q;
 RIGHT
         }
-        __syncthreads();
+        M_BARRIER();
         if (depth == 16) {
 #pragma unroll
           for (int q = 0; q < 16; ++q) M_SUMS(q)
         } else {
           for (int q = 0; q < depth; ++q) M_SUMS(q)
         }
-        __syncthreads();
+        M_BARRIER();
       }
-      for (int a = 0; a < 4; ++a)
-        for (int b = 0; b < 4; ++b) total[a][b] = block == 0 ? sum[a][b] : total[a][b] + sum[a][b];
+      for (int a = 0; a < OWN_ROWS; ++a)
+        for (int b = 0; b < OWN_COLUMNS; ++b)
+          total[a][b] = block == 0 ? sum[a][b] : total[a][b] + sum[a][b];
     }
-    for (int a = 0; a < 4; ++a)
-      for (int b = 0; b < 4; ++b) {
-        const m_i64 i = i0 + top + a, j = j0 + side + 16 * b;
+    for (int a = 0; a < OWN_ROWS; ++a)
+      for (int b = 0; b < OWN_COLUMNS; ++b) {
+        const m_i64 i = i0 + top + a, j = j0 + side + SIDE * b;
         const m_i64 column = j;
         if (i < HEIGHT && j < WIDTH) {
           TO[at_c + i * C_ROW + C_COLUMN] = SUM;
@@ -123,8 +132,9 @@ std::string right(const Product& product) {
 
 }  // namespace
 
-device::ProductText print_gemm(const Product& product, const plan::RegisterTile& /*tile*/) {
-  const int64_t rows = tiles(product.m), columns = tiles(product.n);
+ProductText print_block_product(const Product& product, const plan::RegisterTile& tile) {
+  const Block own = block_of(tile);
+  const int64_t rows = tiles(product.m, own.rows()), columns = tiles(product.n, own.columns());
   const bool is_double = product.dtype == core::DType::kFloat64;
   // Neighbours among threads read what lies side by side.
   const bool left_by_rows = product.left_row == "i * 1";
@@ -136,10 +146,10 @@ device::ProductText print_gemm(const Product& product, const plan::RegisterTile&
   put(text, "BEGINS", product.begins);
   put(text, "FINISH",
       product.has_epilogue ? "          M_FINISH(at_c + i * C_ROW + C_COLUMN, 1);" : "");
-  put(text, "LEFT_Q", left_by_rows ? "e / 64" : "e % 16");
-  put(text, "LEFT_R", left_by_rows ? "e % 64" : "e / 16");
-  put(text, "RIGHT_Q", right_by_places ? "e % 16" : "e / 64");
-  put(text, "RIGHT_C", right_by_places ? "e / 16" : "e % 64");
+  put(text, "LEFT_Q", left_by_rows ? "e / TILE_ROWS" : "e % 16");
+  put(text, "LEFT_R", left_by_rows ? "e % TILE_ROWS" : "e / 16");
+  put(text, "RIGHT_Q", right_by_places ? "e % 16" : "e / TILE_COLUMNS");
+  put(text, "RIGHT_C", right_by_places ? "e / 16" : "e % TILE_COLUMNS");
   put(text, "LEFT_ELEMENT", called(product.widen, "LEFT[at_a + LEFT_ROW + (LEFT_PLACE)]"));
   const std::string sum = product.bias.empty()
                               ? "total[a][b]"
@@ -158,14 +168,28 @@ device::ProductText print_gemm(const Product& product, const plan::RegisterTile&
   put(text, "C_COLUMN", product.c_column.empty() ? "column" : product.c_column);
   const char* const real = is_double ? "double" : "float";
   put(text, "REAL", real);
-  put(text, "FMA", is_double ? "__fma_rn" : "__fmaf_rn");
-  std::string memory = kMemory;
-  put(memory, "REAL", real);
-  return {std::move(memory), std::move(text)};
+  put(text, "FMA", is_double ? "m_c_fma_f64" : "m_c_fma_f32");
+  put(text, "THREADS", std::to_string(tile.threads));
+  put(text, "SIDE", std::to_string(own.side));
+  put(text, "OWN_ROWS", std::to_string(own.own_rows));
+  put(text, "OWN_COLUMNS", std::to_string(own.own_columns));
+  put(text, "TILE_ROWS", std::to_string(own.rows()));
+  put(text, "TILE_COLUMNS", std::to_string(own.columns()));
+  // One element more than a row has: neighbours in a column lie in different banks.
+  return {"",
+          std::move(text),
+          {{real, "tile_a", kDepth, fmt::format("[{}]", own.rows() + 1)},
+           {real, "tile_b", kDepth, fmt::format("[{}]", own.columns() + 1)}}};
 }
 
-int64_t gemm_units(const Product& product) {
-  return product.batches * tiles(product.m) * tiles(product.n);
+int64_t block_product_units(const Product& product, const plan::RegisterTile& tile) {
+  const Block own = block_of(tile);
+  return product.batches * tiles(product.m, own.rows()) * tiles(product.n, own.columns());
 }
 
-}  // namespace mithril::cuda
+int64_t block_product_bytes(const plan::RegisterTile& tile) {
+  const Block own = block_of(tile);
+  return kDepth * (own.rows() + own.columns() + 2) * static_cast<int64_t>(sizeof(double));
+}
+
+}  // namespace mithril::device
