@@ -20,7 +20,7 @@ class CBlockLoop final : public CLoopPrinter {
   /// share holds it.
   bool fits() const;
 
-  /// The same as units() of the printer, with what threads share.
+  /// Prints what units() of the printer does, and says what threads share.
   CLoopUnits block_units(std::set<std::string>& definitions);
 
  private:

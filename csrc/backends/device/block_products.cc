@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kDepth = 16;  // places in shared memory
 
-/// A tile of all threads: a square of them, each with as many rows and columns.
+/// Describes a tile of all threads: a square of them, each with as many rows and columns.
 struct Block {
   int64_t side, own_rows, own_columns;
   int64_t rows() const { return side * own_rows; }
@@ -38,11 +38,13 @@ constexpr const char* kSums = R"(
   }
 )";
 
+// No condition stands around a barrier: of several products, `part` says what is filled and stored.
 constexpr const char* kText = R"(
   const int thread = M_OWN_THREAD, top = thread / SIDE * OWN_ROWS, side = thread % SIDE;
   for (m_i64 unit = begin; unit < end; ++unit) {
-    const m_i64 i0 = unit % ROWS * TILE_ROWS, j0 = unit / ROWS % COLUMNS * TILE_COLUMNS;
-    const m_i64 batch = unit / (ROWS * COLUMNS);
+PART
+    const m_i64 i0 = TILE % ROWS * TILE_ROWS, j0 = TILE / ROWS % COLUMNS * TILE_COLUMNS;
+    const m_i64 batch = TILE / (ROWS * COLUMNS);
     BEGINS
     REAL total[OWN_ROWS][OWN_COLUMNS], sum[OWN_ROWS][OWN_COLUMNS];
     for (m_i64 block = 0; block == 0 || block < PLACES; block += 256) {
@@ -51,16 +53,7 @@ constexpr const char* kText = R"(
         for (int b = 0; b < OWN_COLUMNS; ++b) sum[a][b] = 0;
       for (m_i64 first = block; first < block_end; first += 16) {
         const int depth = block_end - first < 16 ? (int)(block_end - first) : 16;
-        for (int e = thread; e < 16 * TILE_ROWS; e += THREADS) {
-          const int q = LEFT_Q, r = LEFT_R;
-          const m_i64 i = i0 + r, p = first + q;
-          tile_a[q][r] = q < depth && i < HEIGHT ? LEFT_ELEMENT : 0;
-        }
-        for (int e = thread; e < 16 * TILE_COLUMNS; e += THREADS) {
-          const int q = RIGHT_Q, c = RIGHT_C;
-          const m_i64 j = j0 + c, p = first + q;
-RIGHT
-        }
+FILL
         M_BARRIER();
         if (depth == 16) {
 #pragma unroll
@@ -74,6 +67,23 @@ RIGHT
         for (int b = 0; b < OWN_COLUMNS; ++b)
           total[a][b] = block == 0 ? sum[a][b] : total[a][b] + sum[a][b];
     }
+STORE
+  }
+)";
+
+constexpr const char* kFill = R"(
+        for (int e = thread; e < 16 * TILE_ROWS; e += THREADS) {
+          const int q = LEFT_Q, r = LEFT_R;
+          const m_i64 i = i0 + r, p = first + q;
+          tile_a[q][r] = q < depth && i < HEIGHT ? LEFT_ELEMENT : 0;
+        }
+        for (int e = thread; e < 16 * TILE_COLUMNS; e += THREADS) {
+          const int q = RIGHT_Q, c = RIGHT_C;
+          const m_i64 j = j0 + c, p = first + q;
+RIGHT
+        })";
+
+constexpr const char* kStore = R"(
     for (int a = 0; a < OWN_ROWS; ++a)
       for (int b = 0; b < OWN_COLUMNS; ++b) {
         const m_i64 i = i0 + top + a, j = j0 + side + SIDE * b;
@@ -82,9 +92,7 @@ RIGHT
           TO[at_c + i * C_ROW + C_COLUMN] = SUM;
 FINISH
         }
-      }
-  }
-)";
+      })";
 
 std::string called(const std::string& function, const std::string& argument) {
   return function.empty() ? argument : fmt::format("{}({})", function, argument);
@@ -130,51 +138,93 @@ std::string right(const Product& product) {
   return {};
 }
 
-}  // namespace
-
-ProductText print_block_product(const Product& product, const plan::RegisterTile& tile) {
-  const Block own = block_of(tile);
-  const int64_t rows = tiles(product.m, own.rows()), columns = tiles(product.n, own.columns());
-  const bool is_double = product.dtype == core::DType::kFloat64;
+std::string fill(const Product& product) {
   // Neighbours among threads read what lies side by side.
   const bool left_by_rows = product.left_row == "i * 1";
   const bool right_by_places =
       product.right == Product::Right::kPositions ||
       (product.right == Product::Right::kMatrix && product.b_col != 1 && product.b_row == 1);
-  std::string text = kSums + std::string(kText) + "#undef M_SUMS\n";
-  put(text, "RIGHT", right(product));
-  put(text, "BEGINS", product.begins);
-  put(text, "FINISH",
-      product.has_epilogue ? "          M_FINISH(at_c + i * C_ROW + C_COLUMN, 1);" : "");
-  put(text, "LEFT_Q", left_by_rows ? "e / TILE_ROWS" : "e % 16");
-  put(text, "LEFT_R", left_by_rows ? "e % TILE_ROWS" : "e / 16");
-  put(text, "RIGHT_Q", right_by_places ? "e % 16" : "e / TILE_COLUMNS");
-  put(text, "RIGHT_C", right_by_places ? "e / 16" : "e % TILE_COLUMNS");
-  put(text, "LEFT_ELEMENT", called(product.widen, "LEFT[at_a + LEFT_ROW + (LEFT_PLACE)]"));
+  return filled(kFill,
+                {{"RIGHT", right(product)},
+                 {"LEFT_Q", left_by_rows ? "e / TILE_ROWS" : "e % 16"},
+                 {"LEFT_R", left_by_rows ? "e % TILE_ROWS" : "e / 16"},
+                 {"RIGHT_Q", right_by_places ? "e % 16" : "e / TILE_COLUMNS"},
+                 {"RIGHT_C", right_by_places ? "e / 16" : "e % TILE_COLUMNS"},
+                 {"LEFT_ELEMENT", called(product.widen, "LEFT[at_a + LEFT_ROW + (LEFT_PLACE)]")},
+                 {"LEFT_ROW", product.left_row},
+                 {"LEFT_PLACE", product.left_place},
+                 {"LEFT", product.left},
+                 {"WIDTH", std::to_string(product.n)}});
+}
+
+std::string store(const Product& product) {
   const std::string sum = product.bias.empty()
                               ? "total[a][b]"
                               : "total[a][b] + " + called(product.widen, product.bias + "[j]");
-  put(text, "TO", product.bias.empty() ? "a2" : "a3");
-  put(text, "SUM", called(product.round, sum));
-  put(text, "LEFT_ROW", product.left_row);
-  put(text, "LEFT_PLACE", product.left_place);
-  put(text, "LEFT", product.left);
-  put(text, "ROWS", std::to_string(std::max<int64_t>(rows, 1)));
-  put(text, "COLUMNS", std::to_string(std::max<int64_t>(columns, 1)));
-  put(text, "PLACES", std::to_string(product.k));
-  put(text, "HEIGHT", std::to_string(product.m));
-  put(text, "WIDTH", std::to_string(product.n));
-  put(text, "C_ROW", std::to_string(product.c_row));
-  put(text, "C_COLUMN", product.c_column.empty() ? "column" : product.c_column);
+  return filled(
+      kStore, {{"FINISH",
+                product.has_epilogue ? "          M_FINISH(at_c + i * C_ROW + C_COLUMN, 1);" : ""},
+               {"TO", product.bias.empty() ? "a2" : "a3"},
+               {"SUM", called(product.round, sum)},
+               {"C_ROW", std::to_string(product.c_row)},
+               {"C_COLUMN", product.c_column.empty() ? "column" : product.c_column},
+               {"WIDTH", std::to_string(product.n)}});
+}
+
+/// Says what holds for the product that `part` counts.
+std::string of_parts(std::span<const Product> products, std::string (*print)(const Product&)) {
+  if (products.size() == 1) return print(products[0]);
+  std::string out = "switch (part) {\n";
+  for (size_t part = 0; part < products.size(); ++part) {
+    out += fmt::format("case {}: {{{}\nbreak; }}\n", part, print(products[part]));
+  }
+  return out + "}";
+}
+
+/// Declares the number of a unit's product, its tile and its places: those of several products take
+/// turns, each with as many tiles as the widest.
+std::string part(std::span<const Product> products) {
+  if (products.size() == 1) return "";
+  std::string places = std::to_string(products.back().k);
+  for (size_t part = products.size() - 1; part-- > 0;) {
+    places = fmt::format("part == {} ? {} : {}", part, products[part].k, places);
+  }
+  return fmt::format(
+      "    const int part = (int)(unit % {0});\n"
+      "    const m_i64 tile = unit / {0}, places = {1};",
+      products.size(), places);
+}
+
+int64_t widest(std::span<const Product> products) {
+  return std::ranges::max_element(products, {}, &Product::n)->n;
+}
+
+}  // namespace
+
+ProductText print_block_product(std::span<const Product> products, const plan::RegisterTile& tile) {
+  const Product& any = products[0];
+  const Block own = block_of(tile);
+  const int64_t rows = tiles(any.m, own.rows()), columns = tiles(widest(products), own.columns());
+  const bool is_double = any.dtype == core::DType::kFloat64, is_one = products.size() == 1;
   const char* const real = is_double ? "double" : "float";
-  put(text, "REAL", real);
-  put(text, "FMA", is_double ? "m_c_fma_f64" : "m_c_fma_f32");
-  put(text, "THREADS", std::to_string(tile.threads));
-  put(text, "SIDE", std::to_string(own.side));
-  put(text, "OWN_ROWS", std::to_string(own.own_rows));
-  put(text, "OWN_COLUMNS", std::to_string(own.own_columns));
-  put(text, "TILE_ROWS", std::to_string(own.rows()));
-  put(text, "TILE_COLUMNS", std::to_string(own.columns()));
+  std::string text = filled(kSums + std::string(kText) + "#undef M_SUMS\n",
+                            {{"FILL", of_parts(products, fill)},
+                             {"STORE", of_parts(products, store)},
+                             {"PART", part(products)},
+                             {"TILE", is_one ? "unit" : "tile"},
+                             {"BEGINS", any.begins},
+                             {"PLACES", is_one ? std::to_string(any.k) : "places"},
+                             {"ROWS", std::to_string(std::max<int64_t>(rows, 1))},
+                             {"COLUMNS", std::to_string(std::max<int64_t>(columns, 1))},
+                             {"HEIGHT", std::to_string(any.m)},
+                             {"REAL", real},
+                             {"FMA", is_double ? "m_c_fma_f64" : "m_c_fma_f32"},
+                             {"THREADS", std::to_string(tile.threads)},
+                             {"SIDE", std::to_string(own.side)},
+                             {"OWN_ROWS", std::to_string(own.own_rows)},
+                             {"OWN_COLUMNS", std::to_string(own.own_columns)},
+                             {"TILE_ROWS", std::to_string(own.rows())},
+                             {"TILE_COLUMNS", std::to_string(own.columns())}});
   // One element more than a row has: neighbours in a column lie in different banks.
   return {"",
           std::move(text),
@@ -182,9 +232,10 @@ ProductText print_block_product(const Product& product, const plan::RegisterTile
            {real, "tile_b", kDepth, fmt::format("[{}]", own.columns() + 1)}}};
 }
 
-int64_t block_product_units(const Product& product, const plan::RegisterTile& tile) {
+int64_t block_product_units(std::span<const Product> products, const plan::RegisterTile& tile) {
   const Block own = block_of(tile);
-  return product.batches * tiles(product.m, own.rows()) * tiles(product.n, own.columns());
+  return static_cast<int64_t>(products.size()) * products[0].batches *
+         tiles(products[0].m, own.rows()) * tiles(widest(products), own.columns());
 }
 
 int64_t block_product_bytes(const plan::RegisterTile& tile) {

@@ -4,13 +4,15 @@
 
 namespace mithril::device {
 
-/// The tile that threads do together as long as none was measured.
+/// Is what threads do together as long as no tile was measured.
 inline constexpr plan::RegisterTile kBlockTile = {.rows = 4, .vectors = 4, .threads = 256};
 
-ProductText print_block_product(const Product& product, const plan::RegisterTile& tile);
-/// Units of the work are tiles of all threads of a batch.
-int64_t block_product_units(const Product& product, const plan::RegisterTile& tile);
-/// Bytes that the threads of a tile share, of products in float64.
+/// Prints one loop over tiles for all products: each thread comes to the same barriers as often,
+/// and compilers that split kernels at barriers (PoCL's) have one nest of loops to split.
+ProductText print_block_product(std::span<const Product> products, const plan::RegisterTile& tile);
+/// Counts tiles of all threads, of all batches.
+int64_t block_product_units(std::span<const Product> products, const plan::RegisterTile& tile);
+/// Counts the bytes that the threads of a tile share, of products in float64.
 int64_t block_product_bytes(const plan::RegisterTile& tile);
 
 }  // namespace mithril::device

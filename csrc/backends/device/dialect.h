@@ -53,7 +53,8 @@ struct PrintOptions {
   void limit_threads(int most);
 };
 
-/// Threads of a group, at most, that do a tile of a product together: a square number.
+/// Counts the threads of a group of at most `most` that do a tile of a product together: a square
+/// number, or none.
 int threads_of_tile(int64_t most);
 
 }  // namespace mithril::device

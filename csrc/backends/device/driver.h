@@ -45,8 +45,8 @@ class Kernel {
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   virtual ~Kernel() = default;
-  /// Threads that may do an item of it together: what it keeps in registers may not leave room for
-  /// all that the device has.
+  /// Counts the threads that may do an item of it together: what it keeps in registers may not
+  /// leave room for all that the device has.
   int most_threads() const { return most_threads_; }
 
  private:

@@ -101,15 +101,13 @@ core::Status Executable::compile(PrintOptions options, const Build& build) {
   if (!options.refused.empty()) {
     MITHRIL_ASSIGN(source_, print_plan(plan_, options));
   }
-  MITHRIL_RETURN_IF_ERROR(build_source(build));
-  MITHRIL_ASSIGN(int most, most_threads(*source_.code));
-  while (most != INT_MAX) {  // fewer each time
-    options.limit_threads(most);
-    MITHRIL_ASSIGN(source_, print_plan(plan_, options));
+  for (;;) {
     MITHRIL_RETURN_IF_ERROR(build_source(build));
-    MITHRIL_ASSIGN(most, most_threads(*source_.code));
+    MITHRIL_ASSIGN(const int most, most_threads(*source_.code));
+    if (most == INT_MAX) return prepare(*source_.code);
+    options.limit_threads(most);  // fewer each time
+    MITHRIL_ASSIGN(source_, print_plan(plan_, options));
   }
-  return prepare(*source_.code);
 }
 
 core::Status Executable::build_source(const Build& build) {

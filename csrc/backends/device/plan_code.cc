@@ -47,7 +47,7 @@ M_FN void m_report_index(M_GLOBAL m_i64* report, m_i64 step, m_i64 position, m_i
 }
 )";
 
-/// Threads that do a unit together, and what they share.
+/// Says how many threads do a unit together, and what they share.
 struct Group {
   int threads = 0;
   std::span<const plan::SharedArray> shared = {};

@@ -11,8 +11,8 @@ namespace {
 using core::Code;
 using core::ErrorKind;
 
-/// A class of devices: those whose groups have at least so many items, or whose registers have at
-/// least so many bytes.
+/// Describes a class of devices: those whose groups have at least so many items, or whose registers
+/// have at least so many bytes.
 struct Class {
   bool has_groups;
   int64_t least;

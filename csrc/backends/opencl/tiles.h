@@ -5,7 +5,7 @@
 
 namespace mithril::opencl {
 
-/// The tile of the device's class, by work groups on GPUs whose groups are large enough.
+/// Chooses the tile of the device's class, by work groups on GPUs whose groups are large enough.
 plan::RegisterTile first_tile(const DeviceInfo& info);
 
 /// Fails where the device cannot do products in the tile.

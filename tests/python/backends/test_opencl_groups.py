@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from backends.plan_cases import check_random_models, same
-from backends.test_device_kernels import backend_of, check
+from backends.test_device_kernels import backend_of, check, of
 from backends.test_opencl_backend import WHY
 from backends.test_tune import network
 from formats.c_cases import drawn
@@ -41,8 +41,26 @@ def groups_of(text):
     return sorted(map(int, re.findall(r"reqd_work_group_size\((\d+), 1, 1\)", text)))
 
 
+def heads_of_barriers(text):
+    """What stands before the brace of each block of a function that a barrier is in."""
+    text = re.sub(r"#(\\\n|.)*|/\*(.|\n)*?\*/", "", text)
+    heads, last, out = [], 0, []
+    for found in re.finditer(r"[{}]|M_BARRIER\(\)", text):
+        if found[0] == "{":
+            heads.append(text[last : found.start()].rsplit("\n", 1)[-1].strip())
+        elif found[0] == "}":
+            heads.pop()
+        else:
+            out += heads[1:]
+        last = found.end()
+    return out
+
+
 def text_of(programs):
-    return "".join(program.source(program.sizes({}))["text"] for program in programs)
+    """What was compiled: no condition stands around a barrier."""
+    text = "".join(program.source(program.sizes({}))["text"] for program in programs)
+    assert all(head.startswith("for (") or not head for head in heads_of_barriers(text))
+    return text
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -129,7 +147,7 @@ def test_rows_have_the_bits_of_the_engine(title, length):
     model.expose_keys("y")
     x = drawn(shape)
     x.flat[3], x.flat[-2] = -0.0, 3.0
-    check(model, GPU, "float32", {"x": x}, {})
+    text_of(check(model, GPU, "float32", {"x": x}, {}))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -218,6 +236,22 @@ def runs_of_network(backend, dtype):
     params = {**pm.get_parameters(), **values}
     outputs, gradients = pm.evaluate(params, {}, output_gradients={"y": drawn([19, 75])})
     return {**outputs, **{f"d{key}": value for key, value in gradients.items()}}
+
+
+def sixteen_phases():
+    model = of(ml.Conv2d(filters=6, kernel_size=5, stride=4, use_bias=False), "input weight")
+    params = {"input": drawn([2, 3, 19, 17]), "weight": drawn([6, 3, 5, 5])}
+    assert "switch (part)" in text_of(check(model, GPU, "float32", params, {}))
+
+
+def test_phases_are_compiled_in_time(tmp_path):
+    """PoCL copies what follows a nest of loops with barriers, for each nest: it would not end where
+    phases stood one behind the other."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "POCL_CACHE_DIR": str(tmp_path)}
+    code = "from backends import test_opencl_groups as t; t.sixteen_phases()"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True,
+                          timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
