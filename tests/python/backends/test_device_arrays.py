@@ -797,7 +797,10 @@ def test_streams_that_nobody_has(consumer, stream):
         x.__dlpack__(stream=stream)
 
 
-@pytest.mark.parametrize("symbol", ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"])
+OF_STREAMS = ["cuEventCreate", "cuEventRecord", "cuStreamWaitEvent"]
+
+
+@pytest.mark.parametrize("symbol", OF_STREAMS)
 def test_streams_that_cannot_wait(consumer, inject, symbol):
     x = ml.CudaBackend().to_device([1.0])
     before = live_objects()
@@ -835,6 +838,18 @@ def test_lent_memory_comes_back(consumer):
     for _ in range(300):
         backend.to_device(values).__dlpack__(stream=consumer.stream)
     backend.empty_cache()
+
+
+def test_lent_memory_stays_apart_where_nobody_can_wait(consumer, inject):
+    backend = ml.CudaBackend()
+    capsule = backend.to_device(drawn([1000])).__dlpack__(stream=consumer.stream)
+    pointer = pointer_in(capsule)
+    del capsule
+    inject("cuCtxSynchronize", 1, 400)
+    for is_there in (True, False):
+        backend.empty_cache()
+        backend.block_until_ready()
+        assert consumer.has(pointer) == is_there
 
 
 class ReadOnly(OfAnotherLibrary):

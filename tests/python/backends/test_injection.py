@@ -5,6 +5,7 @@ added without a case fails here."""
 import pytest
 from backends import test_cublaslt, test_cuda_backend, test_cuda_graphs, test_opencl_backend
 from backends import test_device_arrays as arrays
+from backends import test_device_profile as profile
 from mithril import _core
 
 test_cudnn = pytest.importorskip("backends.test_cudnn")  # which needs PyTorch
@@ -13,11 +14,11 @@ pytestmark = pytest.mark.device
 
 # They give something back or name an error: nobody could do anything about what they say.
 OPENCL_ENDS = {"clReleaseContext", "clReleaseCommandQueue", "clReleaseProgram", "clReleaseKernel",
-               "clReleaseMemObject"}  # fmt: skip
+               "clReleaseMemObject", "clReleaseEvent"}  # fmt: skip
 CUDA_ENDS = {
     "cuDevicePrimaryCtxRelease_v2", "cuCtxPopCurrent_v2", "cuStreamDestroy_v2", "cuMemFree_v2",
     "cuMemFreeHost", "cuMemFreeAsync", "cuModuleUnload", "cuMemPoolDestroy", "cuGraphDestroy",
-    "cuGraphExecDestroy", "cuGetErrorName",
+    "cuGraphExecDestroy", "cuGetErrorName", "cuEventDestroy_v2",
     "nvrtcDestroyProgram", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
     "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy", "cublasLtMatmulPreferenceDestroy",
     "cudnnDestroyTensorDescriptor", "cudnnDestroyFilterDescriptor",
@@ -32,7 +33,9 @@ def names_in(*lists):
 def test_functions_of_opencl():
     of = test_opencl_backend
     injected = names_in(of.CALLS, of.OF_LOOPS, of.OF_QUEUES, of.OF_LISTS, of.STARTS)
-    injected |= {"clGetProgramBuildInfo"}  # test_opencl_loaders.py
+    injected |= dict(profile.FAILURES["opencl"]).keys()
+    # By tests of their own: test_opencl_loaders.py, test_opencl_groups.py.
+    injected |= {"clGetProgramBuildInfo", "clGetKernelWorkGroupInfo"}
     assert not injected & OPENCL_ENDS
     assert injected | OPENCL_ENDS == set(_core.opencl_functions())
 
@@ -41,10 +44,11 @@ def test_functions_of_cuda():
     of = test_cuda_backend
     injected = names_in(of.CALLS, of.OF_NVRTC, of.OF_PTX, of.OF_LOOPS, of.OF_LISTS, of.STARTS)
     injected |= names_in(test_cuda_graphs.GRAPHS, test_cublaslt.CALLS, test_cudnn.OF_ALL,
-                         test_cudnn.OF_ONE)  # fmt: skip
+                         test_cudnn.OF_ONE, arrays.OF_STREAMS)  # fmt: skip
+    injected |= dict(profile.FAILURES["cuda"]).keys()
     # By tests of their own in these files.
     injected |= {"cuMemHostAlloc", "cuMemsetD8Async", "cuGraphLaunch", "cublasLtCreate"}
-    injected |= {"cudnnCreate"}
+    injected |= {"cudnnCreate", "cuCtxSynchronize"}
     assert not injected & CUDA_ENDS
     assert injected | CUDA_ENDS == set(_core.cuda_functions())
 

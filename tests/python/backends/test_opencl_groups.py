@@ -18,7 +18,7 @@ from backends.test_opencl_backend import WHY
 from backends.test_tune import network
 from formats.c_cases import drawn
 from mithril import _core
-from mithril.errors import ArgumentError
+from mithril.errors import ArgumentError, OutOfMemoryError
 from mithril.inspection import tuning
 
 pytestmark = [pytest.mark.device, pytest.mark.skipif(WHY is not None, reason=WHY or "")]
@@ -368,6 +368,16 @@ def test_kernels_that_have_no_room_for_a_group(most):
     got, text = rows_and_product(stand_in(most_threads_of_a_kernel=most))
     assert groups_of(text) == [128, 256]  # as it is printed first
     same(got, rows_and_product(ml.CpuBackend())[0])
+
+
+def test_a_driver_that_does_not_say_how_many_items_a_kernel_takes():
+    _core.device_inject_failure("clGetKernelWorkGroupInfo", 1, -5)
+    try:
+        with pytest.raises(OutOfMemoryError, match="clGetKernelWorkGroupInfo failed with"):
+            rows_and_product(stand_in())
+    finally:
+        _core.device_inject_failure("clGetKernelWorkGroupInfo", 0, 0)
+    same(rows_and_product(stand_in())[0], rows_and_product(ml.CpuBackend())[0])
 
 
 def test_a_cpu_has_no_groups():
