@@ -1,4 +1,7 @@
 // OpenCL: devices, and programs whose plans run on one of them.
+#include <algorithm>
+#include <climits>
+
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/select.h"
 #include "backends/device/injection.h"
@@ -97,24 +100,36 @@ void bind_opencl(py::module_& module) {
   module.def("device_live_objects", &device::live_objects);
   py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "OpenClDevice",
                                                               "A device of OpenCL.")
-      .def(py::init(
-               [](const std::string& wanted, bool as_gpu, int64_t threads, bool without_float64) {
-                 return Device::open(wanted, as_gpu, threads, without_float64).or_throw();
-               }),
-           py::arg("wanted") = "", py::arg("as_gpu") = false, py::arg("threads") = 0,
-           py::arg("without_float64") = false)
+      .def(
+          py::init([](const std::string& wanted, bool as_gpu, int64_t threads, bool without_float64,
+                      int most_threads, int64_t local_memory, int most_threads_of_a_kernel) {
+            const opencl::StandIn stand_in = {as_gpu, without_float64, most_threads, local_memory,
+                                              most_threads_of_a_kernel};
+            return Device::open(wanted, stand_in, threads).or_throw();
+          }),
+          py::arg("wanted") = "", py::arg("as_gpu") = false, py::arg("threads") = 0,
+          py::arg("without_float64") = false, py::arg("most_threads") = 0,
+          py::arg("local_memory") = 0, py::arg("most_threads_of_a_kernel") = 0)
       .def_property_readonly("info", [](const Device& device) { return described(device.info()); })
       .def("limit_parameters", &Device::limit_parameters, py::arg("bytes"))  // for tests
       .def_property(
           "tile",
           [](const Device& device) {
             const plan::RegisterTile tile = device.tile();
-            return std::tuple(tile.rows, tile.vectors, tile.vector_bytes);
+            return std::tuple(tile.rows, tile.vectors,
+                              tile.threads > 0 ? int64_t{tile.threads} : tile.vector_bytes);
           },
           [](Device& device, const std::tuple<int64_t, int64_t, int64_t>& tile) {
-            const auto& [rows, vectors, vector_bytes] = tile;
-            device.set_tile({rows, vectors, vector_bytes}).or_throw();
-          });
+            const auto& [rows, vectors, last] = tile;
+            plan::RegisterTile of = {rows, vectors, last};
+            if (device.does_tiles_in_groups()) {
+              of = {.rows = rows,
+                    .vectors = vectors,
+                    .threads = static_cast<int>(std::clamp<int64_t>(last, 0, INT_MAX))};
+            }
+            device.set_tile(of).or_throw();
+          })
+      .def_property_readonly("does_tiles_in_groups", &Device::does_tiles_in_groups);
   py::class_<OpenClProgram, ArrayProgram, std::shared_ptr<OpenClProgram>> bound(
       module, "OpenClProgram", "A graph that runs on a device of OpenCL.");
   bound.def(py::init<ir::Graph, std::shared_ptr<Device>, std::shared_ptr<runtime::ThreadPool>,

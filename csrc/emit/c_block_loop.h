@@ -1,5 +1,5 @@
-// Loops along long rows for devices whose threads meet: a block of threads for each row, in the
-// words of CUDA C.
+// Loops along long rows for devices whose threads meet: a block of threads for each row, a work
+// group in the words of OpenCL.
 #pragma once
 #include <set>
 #include <string>
@@ -16,15 +16,21 @@ class CBlockLoop final : public CLoopPrinter {
   CBlockLoop(const plan::LoopCall& loop, std::span<const std::string> operands,
              const CLoopCut& cut);
 
-  /// Tells whether rows are long, and all that is reduced runs in lanes.
+  /// Tells whether rows are long, all that is reduced runs in lanes, and the memory that threads
+  /// share holds it.
   bool fits() const;
+
+  /// Prints what units() of the printer does, and says what threads share.
+  CLoopUnits block_units(std::set<std::string>& definitions);
 
  private:
   void define(const tile::Instruction& i, std::set<std::string>& definitions) const override;
   void statement(tile::RegId r) override;
   void section(int32_t s) override;
 
-  void declare(tile::RegId r);
+  std::vector<plan::SharedArray> shared(tile::RegId r) const;
+  int64_t blocks() const;
+  std::string function(tile::RegId r) const;
   void share_elements(const std::vector<bool>& lanes, const std::vector<tile::RegId>& states);
   void places_in_row();
 };

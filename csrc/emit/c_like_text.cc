@@ -64,6 +64,9 @@ typedef float m_f32;
 typedef double m_f64;
 #define M_FN static
 #define M_GLOBAL __global
+#define M_LOCAL __local
+#define M_OWN_THREAD ((int)get_local_id(0))
+#define M_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #define M_ELECTED(flag) (atomic_cmpxchg((volatile __global int*)(flag), 0, 1) == 0)
 #define M_TABLE __constant
 #define M_NAN NAN
@@ -109,6 +112,9 @@ typedef float m_f32;
 typedef double m_f64;
 #define M_FN static __device__ inline
 #define M_GLOBAL
+#define M_LOCAL
+#define M_OWN_THREAD ((int)threadIdx.x)
+#define M_BARRIER() __syncthreads()
 #define M_ELECTED(flag) (atomicCAS((int*)(flag), 0, 1) == 0)
 #define M_TABLE static __device__ const
 #define M_NAN __uint_as_float(0x7fc00000u)

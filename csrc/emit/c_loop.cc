@@ -503,9 +503,7 @@ core::Result<CLoopUnits> print_c_loop_units(const plan::LoopCall& loop,
   MITHRIL_RETURN_IF_ERROR(tile::verify(loop.program));
   if (cut.is_vectored) return CVectorLoop(loop, operands, cut).units(definitions);
   if (CBlockLoop block(loop, operands, cut); cut.threads > 0 && block.fits()) {
-    CLoopUnits out = block.units(definitions);
-    out.threads = cut.threads;
-    return out;
+    return block.block_units(definitions);
   }
   return CLoopPrinter(loop, operands, false, cut).units(definitions);
 }

@@ -4,6 +4,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/status.h"
 #include "plan/call.h"
@@ -22,6 +23,7 @@ struct CLoopUnits {
   std::string body;   // of a function that does the units [begin, end), indented by two
   int64_t units = 0;  // 0: there is nothing to do
   int threads = 0;    // that do a unit together; 0: one does it alone
+  std::vector<plan::SharedArray> shared;  // by those threads
 };
 
 /// Says how a loop is cut into units.
@@ -31,6 +33,7 @@ struct CLoopCut {
   int64_t chunk = 512;        // elements between a loop and a reduction
   bool is_vectored = false;   // whether it is printed for vectors of 16 (c_vector_loop.h)
   int threads = 0;            // that may do a long row together (c_block_loop.h), or none
+  int64_t shared_bytes = 0;   // of memory that they share
 };
 
 /// The same loop for devices that run many functions at once. A unit is a row, 64 columns of rows

@@ -55,19 +55,46 @@ M_FN int m_bad(m_context* context, int step, int what, m_i64 position, m_i64 val
       if (s->taken == block) NAME##_fold(s, width); \
     } \
   }
-/* Reductions whose lanes are taken side by side: of `n` elements lane by lane, then all are counted.
-   A block is done with before the next one begins. */
-#define M_TAKE_LANES(NAME, T, COMBINE) \
-  M_FN void NAME##_take_lane(NAME##_state* s, const T* x, int n, int l) { \
-    T value; \
+/* Reductions of rows that threads share; see M_REDUCTION, whose order this is. Thread `l` of 16 adds
+   up its lane of a block; the first thread folds the lanes of block number `block`, and joins
+   finished blocks: as many wait in `sums`, with what rounding took in `rests`, as their number has
+   bits that are set. */
+#define M_SHARED_LANES(NAME, T, COMBINE, KEEPS) \
+  M_FN void NAME##_lane(M_LOCAL T* lanes, M_LOCAL const T* x, int n, int l, int is_first) { \
+    T lane; \
+    int i; \
     if (l >= n) return; \
-    value = s->taken > 0 ? COMBINE(s->lane[l], x[l]) : x[l]; \
-    for (l += 16; l < n; l += 16) value = COMBINE(value, x[l]); \
-    s->lane[l % 16] = value; \
+    lane = x[l]; \
+    if (!is_first) lane = COMBINE(lanes[l], lane); \
+    for (i = l + 16; i < n; i += 16) lane = COMBINE(lane, x[i]); \
+    lanes[l] = lane; \
   } \
-  M_FN void NAME##_take_block(NAME##_state* s, int n, m_i64 block) { \
-    s->taken += n; \
-    if (s->taken == block) NAME##_fold(s, 16); \
+  M_FN int NAME##_waiting(m_i64 blocks) { \
+    int out = 0; \
+    for (; blocks != 0; blocks &= blocks - 1) ++out; \
+    return out; \
+  } \
+  M_FN void NAME##_join(M_LOCAL T* sums, M_LOCAL T* rests, int at) { \
+    T a = sums[at], b = sums[at + 1], whole = COMBINE(a, b), taken; \
+    if (KEEPS) { \
+      taken = whole - a; \
+      rests[at] = (rests[at] + rests[at + 1]) + ((a - (whole - taken)) + (b - taken)); \
+    } \
+    sums[at] = whole; \
+  } \
+  M_FN void NAME##_fold(M_LOCAL T* lanes, int filled, M_LOCAL T* sums, M_LOCAL T* rests, m_i64 block) { \
+    int top = NAME##_waiting(block), step, l; \
+    for (step = 8; step > 0; step /= 2) \
+      for (l = 0; l < step && l + step < filled; ++l) \
+        lanes[l] = COMBINE(lanes[l], lanes[l + step]); \
+    sums[top] = lanes[0]; \
+    rests[top] = 0; \
+    for (; (block & 1) != 0; block >>= 1) NAME##_join(sums, rests, --top); \
+  } \
+  M_FN T NAME##_end(M_LOCAL T* sums, M_LOCAL T* rests, m_i64 blocks) { \
+    int top = NAME##_waiting(blocks) - 1; \
+    while (top > 0) NAME##_join(sums, rests, --top); \
+    return KEEPS && rests[0] != 0 && rests[0] == rests[0] ? sums[0] + rests[0] : sums[0]; \
   }
 #define M_TAKE_PLACES(NAME, T) \
   M_FN void NAME##_take_all(NAME##_state* s, const T* x, int n) { \

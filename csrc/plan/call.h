@@ -73,10 +73,19 @@ inline core::DType dtype_of(const LibraryProduct& product) {
   return std::visit([](const auto& one) { return one.dtype; }, product);
 }
 
-/// The part of a product that an item of a device keeps in registers.
+/// The part of a product that an item of a device keeps in registers; of items that do a larger
+/// tile together, through memory that they share, a vector is one element.
 struct RegisterTile {
   int64_t rows = 8, vectors = 2;
   int64_t vector_bytes = 64;
+  int threads = 0;  // that do a tile together, a square number; 0: one item does its own
+};
+
+/// An array in memory that threads share which do a unit together: "m_f32 tile[16][65]".
+struct SharedArray {
+  std::string type, name;
+  int64_t count = 0;     // of elements, or of rows
+  std::string row = {};  // "[65]": of an array of arrays
 };
 
 /// A call of a function of C that the target's texts define.
@@ -96,9 +105,6 @@ struct FunctionCall {
   int64_t bound = 0;  // of kIndex: what they must be below
   int threads = 0;    // of a device that do a unit together; 0: one function does units alone
 
-  /// Prints `call` for a device's register tile, where it depends on that.
-  std::function<std::string(const RegisterTile&)> in_tile;
-
   /// The same for devices that run few long items, such as CPUs, where that is another text.
   struct Long {
     std::string call;
@@ -111,12 +117,16 @@ struct FunctionCall {
   struct Phase {
     std::string call;
     int64_t units = 0;
-    int threads = 0;  // that do a unit together; 0: one does
+    int threads = 0;                       // that do a unit together; 0: one does
+    std::vector<SharedArray> shared = {};  // by those threads
     /// Parts of the step's workspace, from `scratch_at` bytes on, that are each `scratch` of one
     /// item: there are no more items than parts. 0: no item has scratch.
     int64_t scratch_parts = 0, scratch_bytes = 0, scratch_at = 0;
     std::vector<size_t> operands = {};  // of the step, that it takes, ascending; empty: all
   };
+  /// Prints the only phase of the step, instead of `call`, where that depends on a device's
+  /// register tile.
+  std::function<Phase(const RegisterTile&)> in_tile;
   /// Prints the phases of the step, instead of `call`; `finish` is in the last one.
   std::function<std::vector<Phase>(const RegisterTile&)> in_phases;
   /// The same as a library of the device may do it; what comes behind it then is `finish`, if it

@@ -412,8 +412,13 @@ class OpenClDevice(DeviceDriver):
         as_gpu: bool = False,
         threads: int = 0,
         without_float64: bool = False,
+        most_threads: int = 0,
+        local_memory: int = 0,
+        most_threads_of_a_kernel: int = 0,
     ) -> None: ...
     tile: tuple[int, int, int]
+    @property
+    def does_tiles_in_groups(self) -> bool: ...
     @property
     def info(self) -> dict[str, Any]: ...
     def limit_parameters(self, bytes: int) -> None: ...

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "backends/device/block_products.h"
 #include "core/env.h"
 #include "emit/c_like_text.h"
 
@@ -28,6 +29,7 @@ constexpr int kThreads = 128;    // of a block, where items are alone
 constexpr int kFewThreads = 32;  // where there are few items
 // Of a kernel. From sm_70 on CUDA 12.1 takes 32764, which nothing here needs.
 constexpr int64_t kParameterBytes = 4096;
+constexpr int64_t kSharedBytes = 48 << 10;  // of a block, on every device, that texts may declare
 
 core::Result<std::vector<DeviceInfo>> list(const Functions& f) {
   int count = 0, driver = 0;
@@ -445,6 +447,7 @@ const device::Dialect kDialect = {
     .item = "((m_i64)blockIdx.x * blockDim.x + threadIdx.x)",
     .block = "(m_i64)blockIdx.x",
     .may_exceed = true,
+    .shared = "__shared__ ",
 };
 
 // A thread takes one element or one short row; those of neighbours lie side by side. A block takes
@@ -457,6 +460,8 @@ device::PrintOptions Device::print_options() const {
           .takes_columns = false,
           .chunk = 16,
           .threads_of_rows = kThreads,
+          .shared_bytes = kSharedBytes,
+          .tile = device::kBlockTile,
           .parameter_bytes = kParameterBytes};
 }
 

@@ -3,8 +3,8 @@
 #include <array>
 #include <vector>
 
-#include "backends/cuda/gemm_text.h"
 #include "backends/cuda/kernel_families.h"
+#include "backends/device/block_products.h"
 #include "backends/device/kernel_families.h"
 #include "backends/device/library_products.h"
 #include "backends/device/winograd.h"
@@ -17,7 +17,8 @@ namespace {
 
 using select::KernelRequest;
 
-constexpr device::ProductLanguage kLanguage = {print_gemm, gemm_units, kGemmThreads};
+constexpr device::ProductLanguage kLanguage = {device::print_block_product,
+                                               device::block_product_units, device::kBlockTile};
 using Rows = device::ProductRows<kLanguage>;
 constexpr select::KernelDef kKernels[] = {
     Rows::matmul("cuda.matmul"),          Rows::conv2d("cuda.conv2d"),

@@ -2,6 +2,7 @@
 // happens in order. opencl/ and cuda/ implement it.
 #pragma once
 #include <atomic>
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -40,10 +41,16 @@ struct Ref {
 /// A function of a program that can be launched.
 class Kernel {
  public:
-  Kernel() = default;
+  explicit Kernel(int most_threads = INT_MAX) : most_threads_(most_threads) {}
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
   virtual ~Kernel() = default;
+  /// Counts the threads that may do an item of it together: what it keeps in registers may not
+  /// leave room for all that the device has.
+  int most_threads() const { return most_threads_; }
+
+ private:
+  int most_threads_;
 };
 
 /// A source as the device has it.

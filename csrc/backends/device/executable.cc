@@ -1,6 +1,7 @@
 #include "backends/device/executable.h"
 
 #include <algorithm>
+#include <climits>
 #include <map>
 #include <utility>
 
@@ -100,10 +101,44 @@ core::Status Executable::compile(PrintOptions options, const Build& build) {
   if (!options.refused.empty()) {
     MITHRIL_ASSIGN(source_, print_plan(plan_, options));
   }
-  if (!source_.text.empty()) {
-    MITHRIL_ASSIGN(program_, build(source_.text));
+  for (;;) {
+    MITHRIL_RETURN_IF_ERROR(build_source(build));
+    MITHRIL_ASSIGN(const int most, most_threads(*source_.code));
+    if (most == INT_MAX) return prepare(*source_.code);
+    options.limit_threads(most);  // fewer each time
+    MITHRIL_ASSIGN(source_, print_plan(plan_, options));
   }
-  return prepare(*source_.code);
+}
+
+core::Status Executable::build_source(const Build& build) {
+  kernels_.clear();
+  if (source_.text.empty()) return {};
+  MITHRIL_ASSIGN(program_, build(source_.text));
+  return {};
+}
+
+core::Result<int> Executable::most_threads(const PlanCode& code) {
+  int out = INT_MAX;
+  const auto look = [&](const std::string& name, const Launch& launch) -> core::Status {
+    if (launch.threads == 0) return {};
+    MITHRIL_ASSIGN(const Kernel* const kernel, kernel_of(name));
+    if (kernel->most_threads() < launch.threads) out = std::min(out, kernel->most_threads());
+    return {};
+  };
+  for (const StepCode& step : code.steps) {
+    if (step.kind == StepCode::Kind::kLaunch) {
+      MITHRIL_RETURN_IF_ERROR(look(step.kernel, step.launch));
+    }
+    for (const KernelLaunch& one : step.before) {
+      MITHRIL_RETURN_IF_ERROR(look(one.kernel, one.launch));
+    }
+    for (const PlanCode* inner : {step.first.get(), step.second.get()}) {
+      if (inner == nullptr) continue;
+      MITHRIL_ASSIGN(const int most, most_threads(*inner));
+      out = std::min(out, most);
+    }
+  }
+  return out;
 }
 
 // What the queue still runs needs the kernels and the constants. Others may enqueue meanwhile.

@@ -42,6 +42,10 @@ class Executable final : public runtime::Executable {
   Executable(std::shared_ptr<Driver> driver, plan::Plan plan)
       : driver_(std::move(driver)), plan_(std::move(plan)) {}
   core::Status compile(PrintOptions options, const Build& build);
+  core::Status build_source(const Build& build);
+  /// Finds how many threads the kernels let do an item together, where some let fewer than their
+  /// launches have; INT_MAX where none does.
+  core::Result<int> most_threads(const PlanCode& code);
   /// Makes libraries ready for products; `refused` gets those for which they have no algorithm.
   core::Status prepare_products(const PlanCode& code,
                                 std::set<const plan::LibraryProduct*>& refused);

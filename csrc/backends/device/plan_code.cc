@@ -3,10 +3,12 @@
 #include "backends/device/plan_code.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <map>
 #include <numeric>
 #include <set>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -28,10 +30,9 @@ using plan::FunctionCall;
 using plan::Plan;
 using plan::PlannedStep;
 
-constexpr int64_t kPiece = 4096;          // elements that an item of a CPU takes in one go
-constexpr double kWorthItem = 10'000;     // nanoseconds of work that are worth an item of a CPU
-constexpr int64_t kItemsOfUnit = 4;       // items of a CPU for each compute unit, at most
-constexpr int64_t kMostBlocks = 1 << 30;  // of threads that do an item together
+constexpr int64_t kPiece = 4096;       // elements that an item of a CPU takes in one go
+constexpr double kWorthItem = 10'000;  // nanoseconds of work that are worth an item of a CPU
+constexpr int64_t kItemsOfUnit = 4;    // items of a CPU for each compute unit, at most
 // Of a chain: its kernel has the local arrays of all steps, and takes two parameters for each base.
 constexpr int64_t kMostLaunches = 24;
 constexpr size_t kMostBases = 48;
@@ -46,6 +47,12 @@ M_FN void m_report_index(M_GLOBAL m_i64* report, m_i64 step, m_i64 position, m_i
   report[3] = value;
 }
 )";
+
+/// Says how many threads do a unit together, and what they share.
+struct Group {
+  int threads = 0;
+  std::span<const plan::SharedArray> shared = {};
+};
 
 class Printer {
  public:
@@ -148,8 +155,8 @@ class Printer {
   };
 
   emit::CLoopCut cut() const {
-    return {options_.is_cpu ? kPiece : 1, options_.takes_columns, options_.chunk,
-            options_.is_vectored, options_.threads_of_rows};
+    return {options_.is_cpu ? kPiece : 1, options_.takes_columns,   options_.chunk,
+            options_.is_vectored,         options_.threads_of_rows, options_.shared_bytes};
   }
   const Dialect& dialect() const { return options_.dialect; }
 
@@ -217,10 +224,29 @@ class Printer {
     return at->second;
   }
 
-  /// The entry that lets items do the units of a function; `threads` do each together, or one.
-  void launch(StepCode& code, const Signature& own, const std::string& body, int64_t units,
-              int64_t items, int threads = 0) {
+  /// Declares what threads share where the dialect wants it: in the function, or in the entry,
+  /// which is returned then.
+  std::string share(const Group& group, Signature& own, std::string& body) const {
+    std::string declared;
+    for (const plan::SharedArray& array : group.shared) {
+      const std::string one = fmt::format("{}{} {}[{}]{}", dialect().shared, array.type, array.name,
+                                          array.count, array.row);
+      declared += "  " + one + ";\n";
+      if (!dialect().passes_shared) continue;
+      own.parameters += one + ", ";
+      own.arguments += array.name + ", ";
+    }
+    if (dialect().passes_shared) return declared;
+    body = declared + body;
+    return "";
+  }
+
+  /// The entry that lets items do the units of a function; a group of threads does each, or one.
+  void launch(StepCode& code, Signature own, std::string body, int64_t units, int64_t items,
+              const Group& group = {}) {
     const int64_t each = (units + items - 1) / items;
+    const int threads = group.threads;
+    const std::string shared = share(group, own, body);
     const size_t passed = own.own.size() + (code.has_scratch ? 1 : 0) + (code.is_checked ? 1 : 0);
     MITHRIL_CHECK(static_cast<int64_t>(passed) * kOperandBytes <= options_.parameter_bytes,
                   "a kernel of {} operands", passed);
@@ -235,14 +261,16 @@ class Printer {
     std::string parameters = own.entry_parameters;
     parameters.resize(parameters.size() - std::min<size_t>(parameters.size(), 2));
     const std::string_view item = threads > 0 ? dialect().block : dialect().item;
-    const std::string guard =
-        dialect().may_exceed ? fmt::format("  if (begin >= {}) return;\n", units) : "";
+    const std::string guard = dialect().may_exceed && threads == 0
+                                  ? fmt::format("  if (begin >= {}) return;\n", units)
+                                  : "";
     code.kernel = named(
         kernel_names_, kernels_, "k", dialect().entry(threads),
         fmt::format(
-            "({}) {{\n  const m_i64 begin = {} * {};\n{}"
+            "({}) {{\n{}  const m_i64 begin = {} * {};\n{}"
             "  const m_i64 end = {} - begin < {} ? {} : begin + {};\n  {}({}begin, end);\n}}\n",
-            parameters, item, each, guard, units, each, units, each, function, own.arguments));
+            parameters, shared, item, each, guard, units, each, units, each, function,
+            own.arguments));
   }
 
   // ---- chains
@@ -305,9 +333,9 @@ class Printer {
                    emit::print_c_loop_units(call, own.names, cut(), definitions_));
     if (made.units > 0) {
       launch(out, own, made.body, made.units,
-             made.threads > 0 ? std::min(made.units, kMostBlocks)
+             made.threads > 0 ? std::min(made.units, options_.most_groups)
                               : items_of(plan, planned.step, made.units),
-             made.threads);
+             {made.threads, made.shared});
     }
     return out;
   }
@@ -344,12 +372,17 @@ class Printer {
     StepCode out;
     const plan::Step& step = planned.step;
     const bool is_long = options_.is_cpu && call.in_long_items.has_value();
-    const int64_t units = is_long ? call.in_long_items->units : step.units;
+    if (!is_long && step.units == 0) return out;
+    const FunctionCall::Phase phase =
+        is_long        ? FunctionCall::Phase{call.in_long_items->call, call.in_long_items->units}
+        : call.in_tile ? call.in_tile(options_.tile)
+                       : FunctionCall::Phase{call.call, step.units, call.threads};
     const size_t scratch = is_long ? call.in_long_items->scratch_bytes : step.scratch_bytes;
+    const int64_t units = phase.units;
     if (units == 0) return out;
     Signature own = signature(plan, planned);
     const int64_t items =
-        call.threads > 0 ? std::min(units, kMostBlocks) : items_of(plan, step, units);
+        phase.threads > 0 ? std::min(units, options_.most_groups) : items_of(plan, step, units);
     if (scratch > 0) own_bytes = add_scratch(own, out, static_cast<int64_t>(scratch), units, items);
     if (call.check != FunctionCall::Check::kNone) {
       MITHRIL_CHECK(call.check == FunctionCall::Check::kIndex, "{} looks for more", call.name);
@@ -358,16 +391,13 @@ class Printer {
     }
     const std::string is_same = fmt::format("  enum {{ is_updated_in_place = {} }};\n",
                                             step.partial_update && !own.aliases.empty() ? 1 : 0);
-    std::string body = own.aliases + (step.partial_update ? is_same : "") + "  " +
-                       (is_long        ? call.in_long_items->call
-                        : call.in_tile ? call.in_tile(options_.tile)
-                                       : call.call) +
-                       "\n";
+    std::string body =
+        own.aliases + (step.partial_update ? is_same : "") + "  " + phase.call + "\n";
     definitions_.insert(call.texts.begin(), call.texts.end());
     if (call.finish != nullptr) {
       MITHRIL_ASSIGN(body, with_finish(std::move(body), own, *call.finish));
     }
-    launch(out, own, body, units, items, call.threads);
+    launch(out, own, std::move(body), units, items, {phase.threads, phase.shared});
     return out;
   }
 
@@ -382,13 +412,13 @@ class Printer {
       if (is_last && call.finish != nullptr) {
         MITHRIL_ASSIGN(body, with_finish(std::move(body), own, *call.finish));
       }
-      int64_t items = phase.threads > 0 ? std::min(phase.units, kMostBlocks)
+      int64_t items = phase.threads > 0 ? std::min(phase.units, options_.most_groups)
                                         : items_of(plan, planned.step, phase.units);
       if (phase.scratch_parts > 0) {
         items = std::min(items, phase.scratch_parts);
         add_parts(own, planned, phase, items);
       }
-      launch(out, own, body, phase.units, items, phase.threads);
+      launch(out, own, std::move(body), phase.units, items, {phase.threads, phase.shared});
       if (!is_last) out.before.push_back({out.kernel, out.launch, out.operands});
     }
     return out;
@@ -476,6 +506,21 @@ class Printer {
 };
 
 }  // namespace
+
+int threads_of_tile(int64_t most) {
+  constexpr int kThreads[] = {256, 64};
+  for (const int threads : kThreads) {
+    if (threads <= most) return threads;
+  }
+  return 0;
+}
+
+void PrintOptions::limit_threads(int most) {
+  constexpr int kFewest = 16;  // lanes of the canonical order
+  const auto rows = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(most, 0))));
+  threads_of_rows = rows < kFewest ? 0 : std::min(threads_of_rows, rows);
+  if (tile.threads > most) tile.threads = threads_of_tile(most);
+}
 
 core::Result<Source> print_plan(const plan::Plan& plan, const PrintOptions& options) {
   return Printer(options).run(plan);

@@ -217,27 +217,6 @@ double flops_of(const Product& product) {
          static_cast<double>(product.n) * static_cast<double>(product.k);
 }
 
-// One text of all.
-std::string joined(const std::vector<Product>& products, const ProductLanguage& language,
-                   const plan::RegisterTile& tile) {
-  std::string memory, all;
-  int64_t before = 0;
-  for (const Product& product : products) {
-    ProductText one = language.print(product, tile);
-    if (products.size() == 1) return one.memory + one.text;
-    const int64_t units = language.units(product);
-    all += fmt::format(
-        "  {{\n  const m_i64 part_begin = begin > {0} ? begin - {0} : 0;\n"
-        "  const m_i64 part_end = end < {1} ? end - {0} : {2};\n"
-        "  if (part_begin < part_end) {{\n  const m_i64 begin = part_begin, end = part_end;\n"
-        "{3}  }}\n  }}\n",
-        before, before + units, units, one.text);
-    before += units;
-    memory = std::move(one.memory);
-  }
-  return memory + all;
-}
-
 }  // namespace
 
 std::shared_ptr<const plan::Finish> finish_of(const KernelRequest& request) {
@@ -263,18 +242,18 @@ std::shared_ptr<const plan::Finish> finish_of(const KernelRequest& request) {
 plan::Step product_step(const KernelRequest& request, std::vector<Product> products,
                         const ProductLanguage& language) {
   plan::Step step;
-  step.units = 0;
   double flops = 0;
   for (Product& product : products) {
     product.has_epilogue = request.epilogue != nullptr;
     flops += flops_of(product);
-    step.units += language.units(product);
   }
+  step.units = language.units(products, language.tile);
   plan::FunctionCall call;
   call.name = request.op.name;
-  call.threads = language.threads;
   call.in_tile = [products = std::move(products), language](const plan::RegisterTile& tile) {
-    return joined(products, language, tile);
+    ProductText text = language.print(products, tile);
+    return plan::FunctionCall::Phase{text.memory + text.text, language.units(products, tile),
+                                     tile.threads, std::move(text.shared)};
   };
   if (request.epilogue != nullptr) call.finish = finish_of(request);
   step.grain = 1;

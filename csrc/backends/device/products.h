@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,7 @@ struct Product {
 Product matmul_product(const KernelRequest& request);
 Product conv2d_product(const KernelRequest& request);
 /// Positions of the input that are a stride apart meet the same taps: a product for each such
-/// phase, one of all where strides are 1.
+/// phase, one of all where strides are 1. Phases differ in k, n, left_place, taps and c_column.
 std::vector<Product> conv2d_dx_products(const KernelRequest& request);
 Product conv2d_dw_product(const KernelRequest& request);
 
@@ -67,26 +68,28 @@ bool fits_conv2d_dw(const KernelRequest& request);
 /// Tells whether the gradient's elements that are made together lie side by side.
 bool fits_conv2d_dx_side_by_side(const KernelRequest& request);
 
-/// A product in a language: the body of a function of the operands, begin and end, which does the
+/// Products in a language: the body of a function of the operands, begin and end, which does the
 /// units [begin, end) in canonical order: blocks of 256 places, fma after fma from +0; the first
 /// block's sums are stored, the others are added.
 struct ProductText {
-  std::string memory;  // declarations before the text, which stand there once for several texts
+  std::string memory;  // declarations before the text
   std::string text;
+  std::vector<plan::SharedArray> shared = {};  // by the threads of the tile
 };
 
-/// Says how a language does products. A unit is the same in every tile.
+/// Says how a language does one product, or the phases of one, in a tile, whose threads do a unit
+/// together.
 struct ProductLanguage {
-  ProductText (*print)(const Product& product, const plan::RegisterTile& tile);
-  int64_t (*units)(const Product& product);
-  int threads = 0;  // that do a unit together (Launch)
+  ProductText (*print)(std::span<const Product> products, const plan::RegisterTile& tile);
+  int64_t (*units)(std::span<const Product> products, const plan::RegisterTile& tile);
+  plan::RegisterTile tile = {};  // whose units are told of a step
 };
 
 /// The epilogue of a request. Operands of the step: the inputs that are present, such as A and B,
 /// and C, then those of the epilogue but for C.
 std::shared_ptr<const plan::Finish> finish_of(const KernelRequest& request);
 
-/// A step that does several products, whose units follow each other.
+/// A step that does one product, or the phases of one.
 plan::Step product_step(const KernelRequest& request, std::vector<Product> products,
                         const ProductLanguage& language);
 

@@ -118,13 +118,13 @@ std::vector<Phase> short_phases(const Winograd& conv, const std::string& workspa
                   pointer("v", fmt::format("{} + {}", workspace, d.u_floats), true),
                   pointer("m", fmt::format("{} + {}", workspace, d.u_floats + d.v_floats), true));
   const Product product = product_of(conv, d.layout, "0", conv.filters);
-  const ProductText text = language.print(product, tile);
+  const ProductText text = language.print({&product, 1}, tile);
   const int64_t tiles = conv.tiles();
   return {
       {pointers + print_filters(conv, d.layout, "0"), filter_units(conv, d.layout)},
       {pointers + print_patches(conv, d.layout, "0", tiles), conv.channels * tiles},
-      {fmt::format("{}  {}{}", text.memory, pointers, product_text(text)), language.units(product),
-       language.threads},
+      {fmt::format("{}  {}{}", text.memory, pointers, product_text(text)),
+       language.units({&product, 1}, tile), tile.threads, text.shared},
       {pointers + print_results(conv, d.layout, "0", tiles, "0", has_epilogue),
        conv.filters * tiles},
   };
@@ -176,7 +176,7 @@ std::vector<Phase> long_phases(const Winograd& conv, const std::string& workspac
   if (d.by_tiles) whole.share = conv.filters;
   const Product product =
       product_of(conv, at, d.by_tiles ? "first_filter" : "0", d.by_tiles ? conv.filters : at.share);
-  const ProductText text = language.print(product, tile);
+  const ProductText text = language.print({&product, 1}, tile);
   const int64_t blocks = d.by_tiles ? 1 : d.blocks;
   const std::string first_tile = d.by_tiles ? "first_tile" : "0";
   const std::string filters = print_filters(conv, whole, d.by_tiles ? "0" : "first_filter");
@@ -186,7 +186,7 @@ std::vector<Phase> long_phases(const Winograd& conv, const std::string& workspac
       fmt::arg("lanes", kLanes), fmt::arg("share", at.share),
       fmt::arg("filters", part(filter_units(conv, at), filters)),
       fmt::arg("patches", part(conv.channels, patches)),
-      fmt::arg("product", part(language.units(product), product_text(text))),
+      fmt::arg("product", part(language.units({&product, 1}, tile), product_text(text))),
       fmt::arg("results", part(at.share * blocks, print_results(conv, at, first_tile, blocks,
                                                                 "first_filter", has_epilogue))));
   const char *const shared = d.by_tiles ? "u" : "v", *const own = d.by_tiles ? "v" : "u";

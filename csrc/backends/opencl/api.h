@@ -28,7 +28,7 @@ using cl_event = struct EventHandle*;
 
 // Constants of CL/cl.h that are used here.
 inline constexpr cl_int kSuccess = 0;
-inline constexpr cl_int kDeviceNotFound = -1;
+inline constexpr cl_int kDeviceNotFound = -1, kInvalidWorkGroupSize = -54;
 inline constexpr cl_int kPlatformNotFound = -1001;  // of the loader
 inline constexpr cl_bool kBlocking = 1, kNotBlocking = 0;
 inline constexpr cl_bits kDeviceTypeCpu = 2, kDeviceTypeGpu = 4, kDeviceTypeAll = 0xFFFFFFFF;
@@ -38,7 +38,9 @@ inline constexpr cl_bits kMapRead = 1, kMapWrite = 2;
 inline constexpr cl_bits kFpCorrectlyRoundedDivideSqrt = 128;
 inline constexpr cl_uint kPlatformName = 0x0902;
 inline constexpr cl_uint kDeviceType = 0x1000, kDeviceComputeUnits = 0x1002;
+inline constexpr cl_uint kDeviceMaxWorkGroupSize = 0x1004, kDeviceLocalMemory = 0x1023;
 inline constexpr cl_uint kDeviceMaxAllocation = 0x1010, kDeviceMaxParameterSize = 0x1017;
+inline constexpr cl_uint kKernelWorkGroupSize = 0x11B0;
 inline constexpr cl_uint kDeviceSingleFpConfig = 0x101B, kDeviceGlobalMemory = 0x101F;
 inline constexpr cl_uint kDeviceName = 0x102B, kDeviceVendor = 0x102C, kDriverVersion = 0x102D;
 inline constexpr cl_uint kDeviceVersion = 0x102F, kDeviceDoubleFpConfig = 0x1032;
@@ -60,6 +62,8 @@ inline constexpr intptr_t kPartitionByCounts = 0x1087, kPartitionByCountsListEnd
     (cl_program, cl_uint, const cl_device*, const char*, void*, void*))                            \
   X(get_build_info, clGetProgramBuildInfo,                                                         \
     (cl_program, cl_device, cl_uint, size_t, void*, size_t*))                                      \
+  X(get_kernel_info, clGetKernelWorkGroupInfo,                                                     \
+    (cl_kernel, cl_device, cl_uint, size_t, void*, size_t*))                                       \
   X(set_argument, clSetKernelArg, (cl_kernel, cl_uint, size_t, const void*))                       \
   X(launch, clEnqueueNDRangeKernel,                                                                \
     (cl_queue, cl_kernel, cl_uint, const size_t*, const size_t*, const size_t*, cl_uint,           \

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <climits>
+#include <functional>
 #include <map>
 #include <tuple>
 
 #include <fmt/ranges.h>
 
+#include "backends/opencl/tiles.h"
 #include "emit/c_like_text.h"
 #include "emit/c_prune.h"
 
@@ -20,6 +23,10 @@ using core::ErrorKind;
 constexpr const char* kNoDevice =
     "apt-get install pocl-opencl-icd runs OpenCL on the CPU; a GPU needs its vendor's driver";
 constexpr size_t kLongestLog = 4000;
+constexpr size_t kMostThreads = 1 << 16;  // of a group: more than any device has
+constexpr int kRowThreads = 128;          // of a group that does a long row
+constexpr int kAloneThreads = 64;         // of a group whose items are alone
+constexpr int64_t kMostItems = int64_t{1} << 31, kMostGroups = 1 << 20;
 
 core::Error unavailable(std::string message, const char* hint = kNoDevice) {
   core::Error error = core::fail(ErrorKind::kDevice, Code::kDevice, "{}", message);
@@ -97,6 +104,10 @@ core::Result<DeviceInfo> describe(const Functions& f, cl_platform platform, cl_d
   out.largest_allocation = static_cast<int64_t>(largest);
   MITHRIL_ASSIGN(const auto parameters, number_of<size_t>(f, id, kDeviceMaxParameterSize));
   out.parameter_bytes = std::max(static_cast<int64_t>(parameters), device::kLeastParameterBytes);
+  MITHRIL_ASSIGN(const auto threads, number_of<size_t>(f, id, kDeviceMaxWorkGroupSize));
+  MITHRIL_ASSIGN(const auto shared, number_of<uint64_t>(f, id, kDeviceLocalMemory));
+  out.most_threads = static_cast<int>(std::clamp<size_t>(threads, 1, kMostThreads));
+  out.local_memory = static_cast<int64_t>(shared);
   MITHRIL_ASSIGN(const auto doubles, number_of<cl_bits>(f, id, kDeviceDoubleFpConfig));
   MITHRIL_ASSIGN(const auto singles, number_of<cl_bits>(f, id, kDeviceSingleFpConfig));
   out.has_doubles = doubles != 0;
@@ -193,6 +204,13 @@ core::Status take_part(const Functions& f, int64_t threads, Found& found) {
   return {};
 }
 
+void stand_in_as_gpu(const StandIn& stand_in, DeviceInfo& info) {
+  info.is_cpu = false;
+  info.is_gpu = true;
+  if (stand_in.most_threads > 0) info.most_threads = stand_in.most_threads;
+  if (stand_in.local_memory > 0) info.local_memory = stand_in.local_memory;
+}
+
 }  // namespace
 
 core::Result<std::vector<DeviceInfo>> list_devices() {
@@ -211,11 +229,11 @@ core::Result<DeviceInfo> find_device(const std::string& wanted) {
 
 // ---------------------------------------------------------------- the device
 
-core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bool as_gpu,
-                                                   int64_t threads, bool without_doubles) {
+core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted,
+                                                   const StandIn& stand_in, int64_t threads) {
   // Never destroyed: drivers may be gone by the time that a process ends.
   static auto& opened =
-      *new std::map<std::tuple<int, int, bool, bool, int64_t>, std::shared_ptr<Device>>();
+      *new std::map<std::tuple<int, int, StandIn, int64_t>, std::shared_ptr<Device>>();
   static auto& mutex = *new std::mutex();
   MITHRIL_ASSIGN(const Functions* f, open_loader());
   const std::lock_guard lock(mutex);
@@ -223,24 +241,27 @@ core::Result<std::shared_ptr<Device>> Device::open(const std::string& wanted, bo
   MITHRIL_ASSIGN(Found found, find(*f, wanted));
   if (threads == found.info.compute_units) threads = 0;
   if (threads != 0) MITHRIL_RETURN_IF_ERROR(check_threads(found.info, threads));
-  if (as_gpu) found.info.is_cpu = false;
-  if (without_doubles) found.info.has_doubles = false;
-  const std::tuple key(found.info.platform, found.info.device, as_gpu, without_doubles, threads);
+  if (stand_in.without_doubles) found.info.has_doubles = false;
+  if (stand_in.is_gpu) stand_in_as_gpu(stand_in, found.info);
+  const std::tuple key(found.info.platform, found.info.device, stand_in, threads);
   const auto known = opened.find(key);
   if (known != opened.end()) return known->second;
   if (threads != 0) MITHRIL_RETURN_IF_ERROR(take_part(*f, threads, found));
-  std::shared_ptr<Device> device(new Device(*f, found.info, found.id));
+  std::shared_ptr<Device> device(new Device(*f, found.info, found.id, stand_in));
   MITHRIL_RETURN_IF_ERROR(device->start());
   return opened[key] = device;
 }
 
-Device::Device(const Functions& functions, DeviceInfo info, cl_device id)
+Device::Device(const Functions& functions, DeviceInfo info, cl_device id, const StandIn& stand_in)
     : Driver("OpenCL", info.name, info.memory, info.is_cpu),
       functions_(functions),
       info_(std::move(info)),
       id_(id),
-      tile_({info_.vector_bytes == 64 ? 8 : 6, 2, info_.vector_bytes}),
+      stand_in_(stand_in),
+      tile_(first_tile(info_)),
       parameter_bytes_(info_.parameter_bytes) {}
+
+bool Device::does_tiles_in_groups() const { return first_tile(info_).threads > 0; }
 
 void Device::limit_parameters(int64_t bytes) {
   parameter_bytes_ = std::clamp(bytes, device::kLeastParameterBytes, info_.parameter_bytes);
@@ -252,17 +273,7 @@ plan::RegisterTile Device::tile() const {
 }
 
 core::Status Device::set_tile(const plan::RegisterTile& tile) {
-  const bool is_vector =
-      tile.vector_bytes == 16 || tile.vector_bytes == 32 || tile.vector_bytes == 64;
-  const bool is_whole = is_vector &&
-                        (tile.vectors == 1 || tile.vectors == 2 || tile.vectors == 4) &&
-                        tile.vectors * tile.vector_bytes <= 128;
-  if (!is_whole || tile.rows < 1 || tile.rows > 16) {
-    return core::fail(ErrorKind::kValue, Code::kValueArgument,
-                      "OpenCL: a tile of {} rows of {} vectors of {} bytes; requires 1 to 16 rows "
-                      "of 1, 2 or 4 vectors of 16, 32 or 64 bytes, 128 together",
-                      tile.rows, tile.vectors, tile.vector_bytes);
-  }
+  MITHRIL_RETURN_IF_ERROR(check_tile(info_, tile));
   const std::lock_guard lock(tile_mutex_);
   tile_ = tile;
   return {};
@@ -424,47 +435,84 @@ core::Status Device::finish() { return call(functions_.finish, "clFinish", queue
 namespace {
 
 struct ClKernel final : device::Kernel {
-  explicit ClKernel(Owned<cl_kernel> given) : kernel(std::move(given)) {}
+  ClKernel(Owned<cl_kernel> given, int most_threads)
+      : Kernel(most_threads), kernel(std::move(given)) {}
   Owned<cl_kernel> kernel;
 };
 
 class ClProgram final : public device::Program {
  public:
-  ClProgram(const Functions& functions, Owned<cl_program> program)
-      : functions_(functions), program_(std::move(program)) {}
+  /// `most_threads`: of a kernel, whom it asks for that of its groups.
+  using MostThreads = std::function<core::Result<int>(cl_kernel)>;
+  ClProgram(const Functions& functions, Owned<cl_program> program, MostThreads most_threads)
+      : functions_(functions),
+        program_(std::move(program)),
+        most_threads_(std::move(most_threads)) {}
   core::Result<std::unique_ptr<device::Kernel>> kernel(const std::string& name) const override {
     MITHRIL_ASSIGN(const cl_kernel made,
                    make(functions_.create_kernel, "clCreateKernel", program_.get(), name.c_str()));
-    return std::unique_ptr<device::Kernel>(std::make_unique<ClKernel>(
-        Owned<cl_kernel>(made, functions_.release_kernel, "clReleaseKernel")));
+    Owned<cl_kernel> kernel(made, functions_.release_kernel, "clReleaseKernel");
+    MITHRIL_ASSIGN(const int most, most_threads_(made));
+    return std::unique_ptr<device::Kernel>(std::make_unique<ClKernel>(std::move(kernel), most));
   }
 
  private:
   const Functions& functions_;
   Owned<cl_program> program_;
+  MostThreads most_threads_;
 };
+
+std::string entry(int threads) {
+  if (threads == 0) return "__kernel void ";
+  return fmt::format("__kernel __attribute__((reqd_work_group_size({}, 1, 1))) void ", threads);
+}
+
+constexpr device::Dialect dialect(bool may_exceed) {
+  return {.head = &emit::kHeadOpenCl,
+          .global = "__global ",
+          .byte = "uchar",
+          .restricts = "restrict",
+          .function = "static void ",
+          .entry = entry,
+          .item = "(m_i64)get_global_id(0)",
+          .block = "(m_i64)get_group_id(0)",
+          .may_exceed = may_exceed,
+          .shared = "__local ",
+          .passes_shared = true};
+}
 
 }  // namespace
 
-const device::Dialect kDialect = {
-    .head = &emit::kHeadOpenCl,
-    .global = "__global ",
-    .byte = "uchar",
-    .restricts = "restrict",
-    .function = "static void ",
-    .entry = [](int) { return std::string("__kernel void "); },
-    .item = "(m_i64)get_global_id(0)",
-    .block = "(m_i64)get_group_id(0)",
-};
+const device::Dialect kDialect = dialect(false), kDialectOfGroups = dialect(true);
 
+// On a GPU an item takes one element or one short row; those of neighbours lie side by side. A
+// group takes a long row.
 device::PrintOptions Device::print_options() const {
-  return {.dialect = kDialect,
-          .is_cpu = info_.is_cpu,
-          .units = info_.compute_units,
-          .has_doubles = info_.has_doubles,
-          .is_vectored = info_.is_cpu,
-          .tile = tile(),
-          .parameter_bytes = parameter_bytes_};
+  device::PrintOptions out = {.dialect = info_.is_gpu ? kDialectOfGroups : kDialect,
+                              .is_cpu = info_.is_cpu,
+                              .units = info_.compute_units,
+                              .has_doubles = info_.has_doubles,
+                              .is_vectored = info_.is_cpu,
+                              .tile = tile(),
+                              .parameter_bytes = parameter_bytes_};
+  if (!info_.is_gpu) return out;
+  out.most_items = kMostItems;
+  out.most_groups = kMostGroups;
+  out.takes_columns = false;
+  out.chunk = 16;
+  out.shared_bytes = info_.local_memory;
+  out.threads_of_rows = kRowThreads;
+  out.limit_threads(info_.most_threads);
+  return out;
+}
+
+core::Result<int> Device::most_threads(cl_kernel kernel) const {
+  if (!info_.is_gpu) return INT_MAX;
+  size_t threads = 0;
+  MITHRIL_RETURN_IF_ERROR(call(functions_.get_kernel_info, "clGetKernelWorkGroupInfo", kernel, id_,
+                               kKernelWorkGroupSize, sizeof threads, &threads, nullptr));
+  if (stand_in_.most_threads_of_a_kernel > 0) return stand_in_.most_threads_of_a_kernel;
+  return static_cast<int>(std::clamp<size_t>(threads, 1, kMostThreads));
 }
 
 std::string Device::options() const {
@@ -478,7 +526,9 @@ core::Result<std::shared_ptr<const device::Program>> Device::build(const std::st
   const std::lock_guard lock(builds_);
   if (auto known = loaded(text)) return known;
   MITHRIL_ASSIGN(Owned<cl_program> program, compiled(text));
-  return remember(text, std::make_shared<const ClProgram>(functions_, std::move(program)));
+  return remember(text, std::make_shared<const ClProgram>(
+                            functions_, std::move(program),
+                            [this](cl_kernel kernel) { return most_threads(kernel); }));
 }
 
 core::Result<Owned<cl_program>> Device::compiled(const std::string& text) const {
@@ -517,11 +567,22 @@ core::Status Device::launch(const device::Kernel& kernel, std::span<const device
     MITHRIL_RETURN_IF_ERROR(call(functions_.set_argument, "clSetKernelArg", handle, argument++,
                                  sizeof(int64_t), &ref.offset));
   }
-  const auto items = static_cast<size_t>(launch.items);
-  const size_t one = 1;  // a CPU compiles a kernel for each size of a group
+  auto items = static_cast<size_t>(launch.items);
+  size_t group = 1;                              // a CPU compiles a kernel for each size of a group
+  if (launch.threads > kernel.most_threads()) {  // as drivers say, if they do
+    return failed("clEnqueueNDRangeKernel", kInvalidWorkGroupSize);
+  }
+  if (launch.threads > 0) {
+    group = static_cast<size_t>(launch.threads);
+    items *= group;
+  } else if (info_.is_gpu) {
+    group = static_cast<size_t>(std::min(kAloneThreads, kernel.most_threads()));
+    items = (items + group - 1) / group * group;
+  }
+  const bool is_sized = info_.is_cpu || info_.is_gpu;
   const auto enqueue = [&](cl_queue queue, cl_event* event) {
     return call(functions_.launch, "clEnqueueNDRangeKernel", queue, handle, cl_uint{1}, nullptr,
-                &items, info_.is_cpu ? &one : nullptr, cl_uint{0}, nullptr, event);
+                &items, is_sized ? &group : nullptr, cl_uint{0}, nullptr, event);
   };
   if (!is_timing_) return enqueue(queue_.get(), nullptr);
   cl_event event = nullptr;

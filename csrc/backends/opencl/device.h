@@ -1,6 +1,7 @@
 // A device of OpenCL: its context, its queue, its memory and its compiled programs.
 #pragma once
 #include <atomic>
+#include <compare>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,9 +56,23 @@ struct DeviceInfo {
   bool has_doubles = false;     // float64: cl_khr_fp64
   bool rounds_exactly = false;  // takes -cl-fp32-correctly-rounded-divide-sqrt
   int64_t compute_units = 1;
+  /// Items of a work group, at most, and bytes of memory that they share.
+  int most_threads = 1;
+  int64_t local_memory = 0;
   int64_t vector_bytes = 16;                               // of a register
   int64_t memory = 0, largest_allocation = 0;              // bytes
   int64_t parameter_bytes = device::kLeastParameterBytes;  // that a kernel takes
+};
+
+/// Lets a device stand in for another, for tests. As a GPU its memory is not the host's, and work
+/// groups do what they do there.
+struct StandIn {
+  bool is_gpu = false;
+  bool without_doubles = false;
+  int most_threads = 0;              // of a group; 0: as the device says
+  int64_t local_memory = 0;          // the same of bytes that a group shares
+  int most_threads_of_a_kernel = 0;  // the same of each kernel
+  auto operator<=>(const StandIn&) const = default;
 };
 
 /// All devices of all platforms, in the loader's order; an error where there is none.
@@ -71,20 +86,18 @@ core::Result<DeviceInfo> find_device(const std::string& wanted);
 class Device final : public device::Driver {
  public:
   /// The device that `wanted` names; every call for one device gives the same object.
-  /// For tests, `as_gpu`: it is treated as if its memory were not the host's, whatever it is;
-  /// `without_doubles`: as if it had no float64.
   /// `threads`: how many compute units of a CPU are used; 0: all of them.
-  static core::Result<std::shared_ptr<Device>> open(const std::string& wanted, bool as_gpu = false,
-                                                    int64_t threads = 0,
-                                                    bool without_doubles = false);
+  static core::Result<std::shared_ptr<Device>> open(const std::string& wanted,
+                                                    const StandIn& stand_in = {},
+                                                    int64_t threads = 0);
 
   const DeviceInfo& info() const { return info_; }
 
-  /// The tile of products that are printed from now on. One that was not set is chosen by the size
-  /// of registers: 16 of 16 or 32 bytes hold 6 rows of 2 vectors, 32 of 64 bytes 8 rows.
+  /// Tells whether a group of items does a tile of a product: `threads` of them.
+  bool does_tiles_in_groups() const;
+  /// The tile of products that are printed from now on. One that was not set is first_tile().
   plan::RegisterTile tile() const;
-  /// Fails where a panel of 128 bytes a row does not consist of whole tiles of 1 to 16 rows.
-  core::Status set_tile(const plan::RegisterTile& tile);
+  core::Status set_tile(const plan::RegisterTile& tile);  // that check_tile() lets pass
 
   /// Limits the parameters of kernels that are printed from now on, for tests; no more than the
   /// device's own and no less than every device has.
@@ -112,15 +125,18 @@ class Device final : public device::Driver {
   bool may_round_exactly() const override { return info_.rounds_exactly; }
 
  private:
-  Device(const Functions& functions, DeviceInfo info, cl_device id);
+  Device(const Functions& functions, DeviceInfo info, cl_device id, const StandIn& stand_in);
   core::Status start();
   core::Result<device::MemoryPtr> buffer(int64_t bytes, cl_bits flags, const void* host);
   core::Result<Owned<cl_program>> compiled(const std::string& text) const;
   std::string options() const;
+  /// Asks the driver how many items of a group a kernel lets run, where groups are used.
+  core::Result<int> most_threads(cl_kernel kernel) const;
 
   const Functions& functions_;
   DeviceInfo info_;
   cl_device id_;
+  StandIn stand_in_;
   Owned<cl_context> context_;
   Owned<cl_queue> queue_;
   Owned<cl_queue> timed_queue_;  // null: nothing was timed yet
@@ -132,7 +148,8 @@ class Device final : public device::Driver {
   std::mutex builds_;  // one at a time: of one text there is one program
 };
 
-/// The texts of plans for OpenCL.
-extern const device::Dialect kDialect;
+/// The texts of plans for OpenCL; and for GPUs, where work groups do some steps, and any number of
+/// items is made one of whole groups.
+extern const device::Dialect kDialect, kDialectOfGroups;
 
 }  // namespace mithril::opencl

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/device/block_products.h"
+
 namespace mithril::opencl {
 namespace {
 
@@ -169,21 +171,43 @@ class Printer {
   std::string real_, vector_, out_;
 };
 
+int64_t units_of(const Product& product) {
+  const int64_t columns = gemm_panel_columns(product.dtype);
+  const int64_t chunks = (product.m + kGemmRows - 1) / kGemmRows;
+  return product.batches * chunks * ((product.n + columns - 1) / columns);
+}
+
 }  // namespace
 
 int64_t gemm_panel_columns(core::DType dtype) {
   return kPanelBytes / static_cast<int64_t>(core::size_of(dtype));
 }
 
-device::ProductText print_gemm(const Product& product, const plan::RegisterTile& tile) {
-  Printer printer(product, tile);
-  return {printer.memory(), printer.run()};
+device::ProductText print_gemm(std::span<const Product> products, const plan::RegisterTile& tile) {
+  if (tile.threads > 0) return device::print_block_product(products, tile);
+  device::ProductText out;
+  int64_t before = 0;
+  for (const Product& product : products) {
+    Printer printer(product, tile);
+    out.memory = printer.memory();  // the same of all
+    if (products.size() == 1) return {out.memory, printer.run()};
+    const int64_t units = units_of(product);
+    out.text += fmt::format(
+        "  {{\n  const m_i64 part_begin = begin > {0} ? begin - {0} : 0;\n"
+        "  const m_i64 part_end = end < {1} ? end - {0} : {2};\n"
+        "  if (part_begin < part_end) {{\n  const m_i64 begin = part_begin, end = part_end;\n"
+        "{3}  }}\n  }}\n",
+        before, before + units, units, printer.run());
+    before += units;
+  }
+  return out;
 }
 
-int64_t gemm_units(const Product& product) {
-  const int64_t columns = gemm_panel_columns(product.dtype);
-  const int64_t chunks = (product.m + kGemmRows - 1) / kGemmRows;
-  return product.batches * chunks * ((product.n + columns - 1) / columns);
+int64_t gemm_units(std::span<const Product> products, const plan::RegisterTile& tile) {
+  if (tile.threads > 0) return device::block_product_units(products, tile);
+  int64_t units = 0;
+  for (const Product& product : products) units += units_of(product);
+  return units;
 }
 
 }  // namespace mithril::opencl

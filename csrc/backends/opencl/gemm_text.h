@@ -14,8 +14,10 @@ int64_t gemm_panel_columns(core::DType dtype);
 /// columns [j, j + columns), zeros behind those.
 std::string print_panel(const device::Product& product);
 
-device::ProductText print_gemm(const device::Product& product, const plan::RegisterTile& tile);
-/// Units of the work are up to 256 rows of a panel of a batch.
-int64_t gemm_units(const device::Product& product);
+/// Prints panels of one item's own; or, where the tile is that of a group of items, what these do.
+device::ProductText print_gemm(std::span<const device::Product> products,
+                               const plan::RegisterTile& tile);
+/// Units of the work are up to 256 rows of a panel of a batch; or tiles of groups.
+int64_t gemm_units(std::span<const device::Product> products, const plan::RegisterTile& tile);
 
 }  // namespace mithril::opencl

@@ -12,7 +12,7 @@ import numpy as np
 from mithril.backends import Backend, OpenCLBackend
 from mithril.backends.with_manualgrad.opencl_backend.tiles import Tile, keep_tile
 from mithril.base.public import public
-from mithril.errors import SignatureError, UnsupportedError, shown
+from mithril.errors import ArgumentError, SignatureError, UnsupportedError, shown
 from mithril.logical.model import Model
 from mithril.models import MatrixMultiply
 from mithril.physical.compile import compile
@@ -27,6 +27,11 @@ TILES: tuple[Tile, ...] = (
     *((rows, 2, 16) for rows in (4, 6)),
     (4, 4, 16),
 )
+# What each of 64 or 256 items of a work group keeps, on a GPU: its registers hold more.
+GROUP_TILES: tuple[Tile, ...] = (
+    *((rows, columns, 64) for rows, columns in ((4, 4), (8, 4), (8, 8))),
+    *((rows, columns, 256) for rows, columns in ((2, 4), (4, 4), (4, 8), (8, 4), (8, 8))),
+)
 SIZE = 512  # rows, places and columns of the product that is measured
 SECONDS = 0.2  # for each tile, once it is compiled
 _FEWEST = 3  # runs
@@ -37,7 +42,7 @@ class Tuning:
     """The result of `ml.tune`.
 
     device : its name, as `backend.device_info` has it
-    tile : the fastest: rows, vectors in a row, bytes of a vector
+    tile : the fastest, as `OpenCLBackend.product_tile` has it
     gflops : 10⁹ operations per second by tile, of a product of 512 by 512 by 512
     file : where later processes find the tile; None where nothing could be written
     """
@@ -57,7 +62,8 @@ def tune(backend: Any) -> Tuning:
     compiled on the device from then on, also by later processes: it is kept beside the compiled
     objects (``~/.cache/mithril/opencl/tiles.json`` or that folder in MITHRIL_CACHE_DIR), by the
     names of platform, device and driver. Results have the same bits in all tiles. Without it the
-    tile follows from the size of the device's registers.
+    tile follows from the size of the device's registers, or of a GPU's work groups, whose memory
+    some tiles may not fit: those are passed over.
 
     Parameters
     ----------
@@ -84,15 +90,24 @@ def tune(backend: Any) -> Tuning:
         )
     before, gflops = backend.product_tile, {}
     try:
-        for tile in TILES:
-            backend.product_tile = tile
-            gflops[tile] = _gflops(backend)
+        for tile in GROUP_TILES if backend.multiplies_in_groups else TILES:
+            if _takes(backend, tile):
+                gflops[tile] = _gflops(backend)
     except BaseException:
         backend.product_tile = before
         raise
     best = max(gflops, key=gflops.__getitem__)
     backend.product_tile = best
     return Tuning(backend.device_info["name"], best, gflops, keep_tile(backend.device_info, best))
+
+
+def _takes(backend: Any, tile: Tile) -> bool:
+    """Sets the tile, unless it does not fit the device."""
+    try:
+        backend.product_tile = tile
+    except ArgumentError:
+        return False
+    return True
 
 
 def _gflops(backend: Any) -> float:

@@ -1,4 +1,4 @@
-# Covers: backends/opencl/gemm_text.cc backends/cuda/gemm_text.cc
+# Covers: backends/opencl/gemm_text.cc backends/device/block_products.cc
 """Loops behind products and convolutions of devices run on finished blocks of them, and change no
 bit: the engine's are those of loops of their own."""
 

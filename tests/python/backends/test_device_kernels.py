@@ -43,7 +43,8 @@ def host_steps(programs):
 
 
 def check(model, device, dtype, params, data, gradients=True, on_host=0, **options):
-    """Equal values and gradients on the engine and the device, and so many steps on the host."""
+    """Equal values and gradients on the engine and the device, and so many steps on the host; gives
+    back the programs of the device."""
     backend, programs = backend_of(device, dtype)
     shapes = {key: list(value.shape) for key, value in (data | params).items()}
     runs = []
@@ -60,6 +61,7 @@ def check(model, device, dtype, params, data, gradients=True, on_host=0, **optio
     for got, want in zip(runs[1], runs[0], strict=True):
         same(got, want)
     assert host_steps(programs) == on_host
+    return programs
 
 
 def of(op, inputs="input", output="y"):

@@ -1,4 +1,5 @@
-# Covers: backends/cuda/compiler.cc backends/cuda/gemm_text.cc backends/cuda/attention_text.cc
+# Covers: backends/cuda/compiler.cc backends/device/block_products.cc
+# Covers: backends/cuda/attention_text.cc
 """Kernels for CUDA, compiled by the real NVRTC and assembled by ptxas; neither needs a GPU.
 
 The table of registers and spills is printed at the end (kernel_table.py).

@@ -1,4 +1,5 @@
-# Covers: passes/multiply_halves.cc backends/device/library_products.cc backends/cuda/gemm_text.cc
+# Covers: passes/multiply_halves.cc backends/device/library_products.cc
+# Covers: backends/device/block_products.cc
 """Products that a layer of halves computes in float32, by cuBLASLt: their factors go in as halves.
 
 Without a GPU the library is the emulator's (emulated_cuda.py), which refuses descriptions that the

@@ -88,15 +88,17 @@ class OpenCLBackend(DeviceBackend):
 
     @property
     def product_tile(self) -> tuple[int, int, int]:
-        """The register tile of matrix products: rows, vectors in a row, bytes of a vector. It
-        belongs to the device, applies to models compiled from then on, and changes no bit of a
-        result; `ml.tune` finds the fastest.
+        """The register tile of matrix products: rows, vectors in a row, bytes of a vector; on a
+        GPU rows and columns of each item of a work group, and how many items it has. It belongs to
+        the device, applies to models compiled from then on, and changes no bit of a result;
+        `ml.tune` finds the fastest.
 
         Raises
         ------
         SignatureError : of the setter: no three integers
         ArgumentError : of the setter: not 1 to 16 rows of 1, 2 or 4 vectors of 16, 32 or 64 bytes,
-            128 together
+            128 together; on a GPU not 1 to 8 rows and columns for 64 or 256 items, or more than a
+            work group of the device has room for
         """
         return self._device.tile
 
@@ -107,6 +109,11 @@ class OpenCLBackend(DeviceBackend):
             raise SignatureError(f"product_tile: requires three integers, got {shown(tile)}")
         rows, vectors, size = (max(-1, min(number, 1 << 31)) for number in numbers)
         self._device.tile = rows, vectors, size
+
+    @property
+    def multiplies_in_groups(self) -> bool:
+        """Tells whether work groups do products, as on a GPU: `product_tile` is theirs."""
+        return bool(self._device.does_tiles_in_groups)
 
     @staticmethod
     def get_available_devices() -> list[str]:
