@@ -93,7 +93,7 @@ core::Result<DeviceInfo> describe(const Functions& f, cl_platform platform, cl_d
   MITHRIL_ASSIGN(out.driver, text(kDriverVersion));
   MITHRIL_ASSIGN(const auto type, number_of<cl_bits>(f, id, kDeviceType));
   out.is_cpu = (type & kDeviceTypeCpu) != 0;
-  out.is_gpu = (type & kDeviceTypeGpu) != 0;
+  out.is_gpu = !out.is_cpu && (type & kDeviceTypeGpu) != 0;  // simulators say that they are all
   MITHRIL_ASSIGN(const auto units, number_of<cl_uint>(f, id, kDeviceComputeUnits));
   out.compute_units = std::max<int64_t>(units, 1);
   MITHRIL_ASSIGN(const auto floats, number_of<cl_uint>(f, id, kDeviceNativeVectorWidthFloat));
