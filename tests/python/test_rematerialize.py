@@ -482,11 +482,15 @@ def test_mlx_keeps_less(jit):
         data = {"input": backend.array(np.ones((512, 256), "f4"))}
         cotangents = {pm.output_keys[0]: backend.ones()}
         mx.eval(params, data)
-        mx.reset_peak_memory()
-        before = mx.get_active_memory()
-        gradients = pm.evaluate(params, data, output_gradients=cotangents).gradients
-        mx.eval(gradients)
-        return gradients, mx.get_peak_memory() - before
+        peaks = []
+        for _ in range(3):  # MLX's thread frees late where others have the processor
+            gradients = None
+            mx.reset_peak_memory()
+            before = mx.get_active_memory()
+            gradients = pm.evaluate(params, data, output_gradients=cotangents).gradients
+            mx.eval(gradients)
+            peaks.append(mx.get_peak_memory() - before)
+        return gradients, min(peaks)
 
     plain, usual = measured()
     shrunk, most = measured(gradient_checkpointing=True)
