@@ -96,14 +96,10 @@ class CProgram final : public NativeProgram {
     py::list constants;
     for (const auto& data : printed.constants) constants.append(constant(*data));
     out["constants"] = constants;
-    py::list updates, overwritten;
-    for (const plan::Donation& donation : plan.donations) {
-      updates.append(py::make_tuple(donation.input, donation.output));
-    }
-    for (const select::Donation& one : program().options().select.overwrites) {
+    py::list overwritten;
+    for (const plan::Donation& one : program().options().select.overwrites) {
       overwritten.append(py::make_tuple(one.input, one.output));
     }
-    out["updates"] = updates;
     out["overwrites"] = overwritten;
     return out;
   }
@@ -127,7 +123,7 @@ class CProgram final : public NativeProgram {
       const auto index = static_cast<int32_t>(i);
       py::object one =
           described(plan, plan::BufferSpec::Kind::kOutput, index, graph.outputs[i].name);
-      for (const select::Donation& overwrite : program().options().select.overwrites) {
+      for (const plan::Donation& overwrite : program().options().select.overwrites) {
         if (overwrite.output != index) continue;
         py::dict made;
         made["name"] = graph.outputs[i].name;

@@ -35,8 +35,8 @@ ir::Graph with_weights(ir::Graph graph, const std::string& format) {
   return passes::pack_weights(graph, weight_format(format)).or_throw();
 }
 
-std::vector<select::Donation> overwrites_of(const ir::Graph& graph, const Donations& names) {
-  std::vector<select::Donation> out;
+std::vector<plan::Donation> overwrites_of(const ir::Graph& graph, const Donations& names) {
+  std::vector<plan::Donation> out;
   for (const auto& [output, input] : names) {
     const auto writes = std::find_if(graph.outputs.begin(), graph.outputs.end(),
                                      [&](const ir::Output& one) { return one.name == output; });
@@ -134,7 +134,7 @@ NativeProgram::NativeProgram(ir::Graph graph, SpecializationOptions options,
     output_dtypes_.push_back(dtype_of(made.type(output.value)));
   }
   overwritten_.assign(made.outputs.size(), -1);
-  for (const select::Donation& one : program_.options().select.overwrites) {
+  for (const plan::Donation& one : program_.options().select.overwrites) {
     overwritten_[static_cast<size_t>(one.output)] = one.input;
   }
 }

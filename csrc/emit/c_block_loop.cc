@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "core/rounding.h"
 #include "emit/c_instruction.h"
 #include "tile/reduction.h"
 
@@ -61,9 +62,7 @@ CLoopUnits CBlockLoop::block_units(std::set<std::string>& definitions) {
 }
 
 /// Counts the blocks of the canonical order in a row.
-int64_t CBlockLoop::blocks() const {
-  return (row_length() + tile::kLanesBlock - 1) / tile::kLanesBlock;
-}
+int64_t CBlockLoop::blocks() const { return core::ceil_div(row_length(), tile::kLanesBlock); }
 
 /// Says what the threads share of a reduction: elements, lanes, and sums of finished blocks that
 /// wait for others, with what rounding took from them.

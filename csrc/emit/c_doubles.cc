@@ -2,17 +2,13 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "tile/convert.h"
 #include "tile/expand.h"
 
 namespace mithril::emit {
-namespace {
 
 using core::DType;
 using tile::Opcode;
-
-}  // namespace
 
 bool uses_doubles(const tile::Program& program) {
   const tile::Program expanded = tile::expand(program);
@@ -30,8 +26,8 @@ bool uses_doubles(const tile::Program& program) {
   });
 }
 
-std::string without_doubles(std::string_view prelude) {
-  std::string out(prelude);
+std::string without_doubles(std::string_view head) {
+  std::string out(head);
   constexpr std::string_view kExtension = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
   const size_t at = out.find(kExtension);
   if (at != std::string::npos) out.erase(at, kExtension.size());

@@ -11,8 +11,8 @@ namespace mithril::emit {
 /// that is computed in float64 on its way (powers, running sums; integers that become halves).
 bool uses_doubles(const tile::Program& program);
 
-/// Gives what printed C stands on (c_like_text.h) to what uses no float64; prune_c() leaves out of
-/// it what is of float64.
-std::string without_doubles(std::string_view prelude);
+/// Takes the extension for float64 out of the head of a text (c_like_text.h); prune_c() leaves out
+/// what else is of float64 where nothing uses it.
+std::string without_doubles(std::string_view head);
 
 }  // namespace mithril::emit

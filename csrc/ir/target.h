@@ -27,7 +27,7 @@ struct Target {
   /// stand for them (passes/own_ops.h).
   std::map<std::string, std::string, std::less<>> own_functions, own_gradients;
   bool decompose_all = false;  // deterministic="portable"
-  // What holds where plans run, and not where source text is emitted:
+  // These hold where plans run, and not where source text is emitted:
   bool binds_sizes = false;    // no kernel runs before the sizes it depends on are known
   bool binds_numbers = false;  // numbers are constants of kernels, so they have to be known, too
   bool shares_bodies = false;  // a composite and its gradient compute what both need once

@@ -230,7 +230,7 @@ class Planner {
         input.kind == BufferSpec::Kind::kInput && output.kind == BufferSpec::Kind::kOutput;
     const bool same_place = from.offset == 0 && to.offset == 0 && input.bytes == output.bytes;
     if (!same_kind || !same_place || !reads_once || life(from.buffer).last != at) return;
-    plan_.donations.push_back({input.index, output.index});
+    plan_.donations.push_back({output.index, input.index});
   }
 
   bool is_taken(BufferId id) const {

@@ -23,18 +23,12 @@ struct PlannedStep {
   std::vector<Address> operands;
 };
 
-/// An output that may be handed in as the memory of an input, by a caller who gives that input
-/// away: its step changes a part of it, and nothing reads the input afterwards.
-struct Donation {
-  int32_t input = 0, output = 0;
-};
-
 /// Immutable; shared by concurrent runs, each with its own arena.
 struct Plan {
   std::vector<PlannedStep> steps;
   std::vector<BufferSpec> buffers;  // what the uses of steps name
   std::vector<std::shared_ptr<const core::TensorData>> constants;
-  std::vector<Donation> donations;
+  std::vector<Donation> donations;  // that a caller may make: steps change parts of these inputs
   int64_t arena_bytes = 0;
   int32_t input_count = 0;
   int32_t output_count = 0;

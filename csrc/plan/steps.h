@@ -124,6 +124,12 @@ struct Step {
   double nanoseconds = 0;  // of computing on one thread, roughly; 0: not known (see plan/cost.h)
 };
 
+/// An output in the memory of an input that the caller gives away: nothing reads the input
+/// afterwards.
+struct Donation {
+  int32_t output = 0, input = 0;
+};
+
 struct Steps {
   std::vector<BufferSpec> buffers;
   std::vector<Step> steps;

@@ -74,7 +74,7 @@ Status Selector::overwrite_inputs() {
     outputs[static_cast<size_t>(buffer.index)] = static_cast<BufferId>(i);
   }
   std::vector<std::pair<BufferId, BufferId>> pairs;
-  for (const Donation& one : options_.overwrites) {
+  for (const plan::Donation& one : options_.overwrites) {
     pairs.emplace_back(outputs[static_cast<size_t>(one.output)],
                        buffer_of(graph_.inputs[static_cast<size_t>(one.input)]));
   }

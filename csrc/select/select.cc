@@ -108,7 +108,7 @@ Selector::Selector(const ir::Graph& graph, const Backend& backend, const SelectO
       fusion_(fuse(graph, options.fuse, backend.most_operands())),
       buffers_(graph.values.size(), -1),
       views_(graph.values.size()),
-      waits_(graph.values.size()) {
+      depends_on_(graph.values.size()) {
   if (options.fuse && options.epilogues) {
     std::function<bool(const Group&)> takes;
     if (const Backend::Takes accepts = backend.takes()) {
@@ -191,27 +191,27 @@ plan::OperandRef Selector::place(ValueId id) {
   return {buffer_of(at.base), at.offset * static_cast<int64_t>(core::size_of(dtype(id))), false};
 }
 
-// A step waits for what views of its operands wait for.
+// A step depends on what views of its operands depend on.
 void Selector::note_nodes(const Group& group, size_t first_step) {
-  std::vector<BufferId> waits;
+  std::vector<BufferId> depends_on;
   for (const ir::NodeId at : group.nodes) {
     for (const ValueId id : graph_.node(at).operands) {
       if (id == kNoValue) continue;
-      const auto& more = waits_[static_cast<size_t>(id)];
-      waits.insert(waits.end(), more.begin(), more.end());
+      const auto& more = depends_on_[static_cast<size_t>(id)];
+      depends_on.insert(depends_on.end(), more.begin(), more.end());
     }
   }
   for (size_t i = first_step; i < steps_.steps.size(); ++i) {
     steps_.steps[i].nodes = group.nodes;
-    steps_.steps[i].depends_on = waits;
+    steps_.steps[i].depends_on = depends_on;
   }
   if (first_step < steps_.steps.size()) return;
   const Node& node = graph_.node(group.nodes[0]);
   const ir::OpDef& op = ir::Registry::global().get(node.op);
   if (op.has(ir::Trait::kForward) && node.operands.size() > 1) {
-    waits.push_back(buffer_of(view(node.operands[1]).base));
+    depends_on.push_back(buffer_of(view(node.operands[1]).base));
   }
-  waits_[static_cast<size_t>(node.results[0])] = std::move(waits);
+  depends_on_[static_cast<size_t>(node.results[0])] = std::move(depends_on);
 }
 
 // Finds the data of a value that is a constant; null where it is none.

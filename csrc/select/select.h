@@ -14,18 +14,13 @@
 
 namespace mithril::select {
 
-/// An output of the graph that takes the place of an input, as it is when all else has read it.
-struct Donation {
-  int32_t output = 0, input = 0;
-};
-
 struct SelectOptions {
   bool fuse = true;
-  bool epilogues = true;    // loops on blocks of products; needs `fuse`
-  bool exact_conv = false;  // convolutions in the reference's order only
-  bool canonical = false;   // and everything else
-  int threads = 0;          // of a run, for which kernels are cut; 0: the backend's
-  std::vector<Donation> overwrites;
+  bool epilogues = true;                   // loops on blocks of products; needs `fuse`
+  bool exact_conv = false;                 // convolutions in the reference's order only
+  bool canonical = false;                  // and everything else
+  int threads = 0;                         // of a run, for which kernels are cut; 0: the backend's
+  std::vector<plan::Donation> overwrites;  // of inputs, once all else has read them
   /// Told of every fused loop: the step's label and its program. Null: nobody looks.
   std::function<void(std::string_view label, const tile::Program&)> on_loop;
   /// Gets what became of each group, in order of execution. Null: nobody asks.

@@ -127,13 +127,13 @@ class Selector {
   int threads_;
   Fusion fusion_;
   plan::Steps steps_;
-  std::vector<BufferId> buffers_;             // by value: of its own memory
-  std::vector<View> views_;                   // by value
-  std::vector<std::vector<BufferId>> waits_;  // by value: of views
-  std::vector<int32_t> output_of_;            // by value: the output that it may be written to
-  GroupReport group_report_;                  // of the group under way
-  std::vector<size_t> told_at_;               // by report: the step that followed
-  std::vector<bool> is_step_;                 // by group; with a report only
+  std::vector<BufferId> buffers_;                  // by value: of its own memory
+  std::vector<View> views_;                        // by value
+  std::vector<std::vector<BufferId>> depends_on_;  // by value: of views
+  std::vector<int32_t> output_of_;                 // by value: the output that it may be written to
+  GroupReport group_report_;                       // of the group under way
+  std::vector<size_t> told_at_;                    // by report: the step that followed
+  std::vector<bool> is_step_;                      // by group; with a report only
 };
 
 }  // namespace mithril::select

@@ -105,7 +105,7 @@ size_t extent(const Layout& l) {
   return last * size_of(l.type);
 }
 
-// What a product reads, where its result is, and whether C is added.
+// Names the memory of a product's operands and its result, and says whether C is added.
 struct Places {
   uint64_t a, b, c, d;
   bool adds_c;

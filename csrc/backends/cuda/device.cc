@@ -210,8 +210,8 @@ core::Status Device::let_wait(uintptr_t queue) {
       status = call(functions_.let_wait, "cuStreamWaitEvent", reinterpret_cast<cu_stream>(queue),
                     event, kNoFlags);
     }
-    device::give_back(functions_.destroy_event, "cuEventDestroy_v2",
-                      event);  // the driver keeps it until then
+    // The driver keeps it until then.
+    device::give_back(functions_.destroy_event, "cuEventDestroy_v2", event);
     return status;
   });
 }

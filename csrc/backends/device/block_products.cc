@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backends/device/template_text.h"
+#include "core/rounding.h"
 
 namespace mithril::device {
 namespace {
@@ -25,9 +26,7 @@ Block block_of(const plan::RegisterTile& tile) {
   return {std::llround(std::sqrt(tile.threads)), tile.rows, tile.vectors};
 }
 
-int64_t tiles(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
-
-// What a thread does with its place q: no place behind the last is taken, as 0 * 0 has a sign.
+// A thread adds its place q so: no place behind the last is taken, as 0 * 0 has a sign.
 constexpr const char* kSums = R"(
 #define M_SUMS(q) { \
     REAL left[OWN_ROWS], right[OWN_COLUMNS]; \
@@ -201,10 +200,19 @@ int64_t widest(std::span<const Product> products) {
 
 }  // namespace
 
+int threads_of_tile(int64_t most) {
+  constexpr int kThreads[] = {256, 64};
+  for (const int threads : kThreads) {
+    if (threads <= most) return threads;
+  }
+  return 0;
+}
+
 ProductText print_block_product(std::span<const Product> products, const plan::RegisterTile& tile) {
   const Product& any = products[0];
   const Block own = block_of(tile);
-  const int64_t rows = tiles(any.m, own.rows()), columns = tiles(widest(products), own.columns());
+  const int64_t rows = core::ceil_div(any.m, own.rows());
+  const int64_t columns = core::ceil_div(widest(products), own.columns());
   const bool is_double = any.dtype == core::DType::kFloat64, is_one = products.size() == 1;
   const char* const real = is_double ? "double" : "float";
   std::string text = filled(kSums + std::string(kText) + "#undef M_SUMS\n",
@@ -235,7 +243,8 @@ ProductText print_block_product(std::span<const Product> products, const plan::R
 int64_t block_product_units(std::span<const Product> products, const plan::RegisterTile& tile) {
   const Block own = block_of(tile);
   return static_cast<int64_t>(products.size()) * products[0].batches *
-         tiles(products[0].m, own.rows()) * tiles(widest(products), own.columns());
+         core::ceil_div(products[0].m, own.rows()) *
+         core::ceil_div(widest(products), own.columns());
 }
 
 int64_t block_product_bytes(const plan::RegisterTile& tile) {

@@ -50,12 +50,11 @@ struct PrintOptions {
   /// Those that kernels do, though a library might: it has no algorithm for them.
   std::set<const plan::LibraryProduct*> refused = {};
 
+  /// Begins every text: the dialect's head, without float64 where the device has none, and the
+  /// instructions of tile programs.
+  std::string prelude() const;
   /// Lets no more than `most` threads do an item together, or none.
   void limit_threads(int most);
 };
-
-/// Counts the threads of a group of at most `most` that do a tile of a product together: a square
-/// number, or none.
-int threads_of_tile(int64_t most);
 
 }  // namespace mithril::device

@@ -144,7 +144,8 @@ class Driver {
   /// memory are not among them.
   int64_t used_bytes() const { return used_bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
-  /// Gives back to the driver what is kept for later runs. On failure the rest is kept.
+  /// Gives back to the driver what is kept for later runs. Fails where nobody can wait for those
+  /// who may still read of it, whose memory is kept.
   virtual core::Status release_spare();
 
   /// An address at which nothing of the host lies, which stands for memory that outlives runs until

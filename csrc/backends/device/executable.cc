@@ -26,7 +26,7 @@ std::vector<int64_t> bytes_of(const Plan& plan, BufferSpec::Kind kind, int32_t c
   return out;
 }
 
-// Tells of each input whether a step writes over it (select::Donation).
+// Tells of each input whether a step writes over it (plan::Donation).
 std::vector<bool> overwritten_inputs(const Plan& plan) {
   std::vector<bool> out(static_cast<size_t>(plan.input_count), false);
   for (const PlannedStep& planned : plan.steps) {
@@ -498,8 +498,8 @@ class Executable::Run {
       note(*code.plan, at, runtime::now() - start, start, 1);
       return {};
     }
-    if (step.is_checked)
-      MITHRIL_RETURN_IF_ERROR(open_report());  // timed kernels have a queue apart
+    // Timed kernels have a queue apart.
+    if (step.is_checked) MITHRIL_RETURN_IF_ERROR(open_report());
     MITHRIL_RETURN_IF_ERROR(driver_.begin_timing());
     Status status = this->step(code, made, at, bases, behind);
     auto nanoseconds = driver_.end_timing();

@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "emit/c_doubles.h"
 #include "emit/c_like_text.h"
 #include "emit/c_prune.h"
 
@@ -103,13 +102,8 @@ class Measurement {
   core::Result<Peak> run() {
     std::string kernels =
         chains_text(options_, "chains_f32", false) + copy_text(options_, elements_, items_);
-    std::string head = std::string(*options_.dialect.head) + emit::kInstructions;
-    if (options_.has_doubles) {
-      kernels += chains_text(options_, "chains_f64", true);
-    } else {
-      head = emit::without_doubles(head);
-    }
-    MITHRIL_ASSIGN(program_, driver_.build(emit::prune_c(head, kernels) + kernels));
+    if (options_.has_doubles) kernels += chains_text(options_, "chains_f64", true);
+    MITHRIL_ASSIGN(program_, driver_.build(emit::prune_c(options_.prelude(), kernels) + kernels));
     Peak out;
     MITHRIL_ASSIGN(out.float32, operations("chains_f32", false));
     if (options_.has_doubles) {

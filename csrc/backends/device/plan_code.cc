@@ -3,7 +3,6 @@
 #include "backends/device/plan_code.h"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 #include <map>
 #include <numeric>
@@ -14,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "backends/device/attention_text.h"
-#include "emit/c_doubles.h"
 #include "emit/c_like_text.h"
 #include "emit/c_loop.h"
 #include "emit/c_plan_text.h"
@@ -485,14 +483,12 @@ class Printer {
   std::string head() const {
     std::string definitions;
     for (const std::string& text : definitions_) definitions += text;
-    std::string all = *dialect().head;
-    all += emit::kInstructions;
+    std::string all = options_.prelude();
     all += emit::kExternLanes;
     all += "M_TRIG(f32)\nM_TRIG(f64)\n";
     all += emit::kPlanHead;
     all += kReportHead;
     if (options_.is_vectored) all += std::string(emit::kVectorHead) + kVectorProducts;
-    if (!options_.has_doubles) all = emit::without_doubles(all);
     return emit::prune_c(all, definitions + functions_) + definitions + "\n";
   }
 
@@ -506,21 +502,6 @@ class Printer {
 };
 
 }  // namespace
-
-int threads_of_tile(int64_t most) {
-  constexpr int kThreads[] = {256, 64};
-  for (const int threads : kThreads) {
-    if (threads <= most) return threads;
-  }
-  return 0;
-}
-
-void PrintOptions::limit_threads(int most) {
-  constexpr int kFewest = 16;  // lanes of the canonical order
-  const auto rows = static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(most, 0))));
-  threads_of_rows = rows < kFewest ? 0 : std::min(threads_of_rows, rows);
-  if (tile.threads > most) tile.threads = threads_of_tile(most);
-}
 
 core::Result<Source> print_plan(const plan::Plan& plan, const PrintOptions& options) {
   return Printer(options).run(plan);

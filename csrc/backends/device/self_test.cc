@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "emit/c_doubles.h"
 #include "emit/c_like_text.h"
 #include "emit/c_prune.h"
 
@@ -32,9 +31,7 @@ std::string text_of(const PrintOptions& options, size_t count) {
 )",
       fmt::arg("entry", dialect.entry(0)), fmt::arg("global", dialect.global),
       fmt::arg("byte", dialect.byte), fmt::arg("item", dialect.item), fmt::arg("count", count));
-  std::string head = std::string(*dialect.head) + emit::kInstructions;
-  if (!options.has_doubles) head = emit::without_doubles(head);
-  return emit::prune_c(head, kernel) + kernel;
+  return emit::prune_c(options.prelude(), kernel) + kernel;
 }
 
 // Operands whose quotients, roots and products need rounding, and such as are subnormal.

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/opencl/tiles.h"
+#include "core/rounding.h"
 #include "emit/c_like_text.h"
 #include "emit/c_prune.h"
 
@@ -577,7 +578,7 @@ core::Status Device::launch(const device::Kernel& kernel, std::span<const device
     items *= group;
   } else if (info_.is_gpu) {
     group = static_cast<size_t>(std::min(kAloneThreads, kernel.most_threads()));
-    items = (items + group - 1) / group * group;
+    items = static_cast<size_t>(core::round_up(launch.items, static_cast<int64_t>(group)));
   }
   const bool is_sized = info_.is_cpu || info_.is_gpu;
   const auto enqueue = [&](cl_queue queue, cl_event* event) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backends/device/block_products.h"
+#include "core/rounding.h"
 
 namespace mithril::opencl {
 namespace {
@@ -173,8 +174,8 @@ class Printer {
 
 int64_t units_of(const Product& product) {
   const int64_t columns = gemm_panel_columns(product.dtype);
-  const int64_t chunks = (product.m + kGemmRows - 1) / kGemmRows;
-  return product.batches * chunks * ((product.n + columns - 1) / columns);
+  return product.batches * core::ceil_div(product.m, kGemmRows) *
+         core::ceil_div(product.n, columns);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which part of a product a device keeps in registers: what each class of devices begins with. For
-// one device `ml.tune` finds what is faster.
+// The part of a product that a device keeps in registers, as each class of devices begins with it;
+// for one device `ml.tune` finds what is faster.
 #pragma once
 #include "backends/opencl/device.h"
 

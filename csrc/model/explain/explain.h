@@ -17,7 +17,7 @@ struct Speaker {
   NodeId leaf = kNone;
 };
 
-/// Reads the facts of a solver that an tree was played into, or of a clone of it.
+/// Reads the facts of a solver that a tree was played into, or of a clone of it.
 class Narrator {
  public:
   Narrator(const ModelTree& tree, infer::Solver& solver);

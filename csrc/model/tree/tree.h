@@ -1,5 +1,5 @@
-// What a model tree is made of: one tree for all nodes, wires and facts below an outermost
-// model, its solver, and the journal that takes back what a failed call did. Internal to model/.
+// Defines a model tree: the nodes, wires and facts below an outermost model, its solver, and the
+// journal that takes back what a failed call did. Internal to model/.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -217,7 +217,7 @@ class ModelTree {
   std::vector<NodeId> topological(NodeId node) const;
   std::string dump() const;
 
-  /// An tree of its own that is equal to this one, outside of transactions.
+  /// A tree of its own that is equal to this one, outside of transactions.
   std::unique_ptr<ModelTree> copy() const;
   /// Leaves this tree's snapshots a copy: it is about to change.
   void part_from_snapshots();
@@ -329,7 +329,7 @@ class ModelTree {
   std::optional<infer::Mark> mark_;
 };
 
-/// Everything done to an tree until commit() is taken back by the destructor.
+/// Everything done to a tree until commit() is taken back by the destructor.
 class Transaction {
  public:
   /// Inference that was put off says nothing new of the tree.

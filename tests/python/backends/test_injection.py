@@ -6,23 +6,17 @@ import pytest
 from backends import test_cublaslt, test_cuda_backend, test_cuda_graphs, test_opencl_backend
 from backends import test_device_arrays as arrays
 from backends import test_device_profile as profile
+from backends import test_device_releases as releases
 from mithril import _core
 
 test_cudnn = pytest.importorskip("backends.test_cudnn")  # which needs PyTorch
 
 pytestmark = pytest.mark.device
 
-# They give something back or name an error: nobody could do anything about what they say.
-OPENCL_ENDS = {"clReleaseContext", "clReleaseCommandQueue", "clReleaseProgram", "clReleaseKernel",
-               "clReleaseMemObject", "clReleaseEvent"}  # fmt: skip
-CUDA_ENDS = {
-    "cuDevicePrimaryCtxRelease_v2", "cuCtxPopCurrent_v2", "cuStreamDestroy_v2", "cuMemFree_v2",
-    "cuMemFreeHost", "cuMemFreeAsync", "cuModuleUnload", "cuMemPoolDestroy", "cuGraphDestroy",
-    "cuGraphExecDestroy", "cuGetErrorName", "cuEventDestroy_v2",
-    "nvrtcDestroyProgram", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
-    "cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy", "cublasLtMatmulPreferenceDestroy",
-    "cudnnDestroyTensorDescriptor", "cudnnDestroyFilterDescriptor",
-    "cudnnDestroyConvolutionDescriptor",
+# They give something back (test_device_releases.py) or tell of an error: what they say is nobody's.
+OPENCL_ENDS = {name for name in releases.ALL if name.startswith("cl")}
+CUDA_ENDS = (releases.ALL - OPENCL_ENDS) | {
+    "cuCtxPopCurrent_v2", "cuGetErrorName", "nvrtcGetProgramLogSize", "nvrtcGetProgramLog",
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ struct Pair {
   std::vector<Bytes> inputs;
 
   Pair(ir::Graph of, Sizes with, const select::KernelTable& kernels = fake_kernels(),
-       std::vector<select::Donation> overwrites = {})
+       std::vector<plan::Donation> overwrites = {})
       : graph(std::move(of)), sizes(std::move(with)) {
     SpecializationOptions on_device = on_fake(driver, kernels), on_host = on_cpu();
     on_device.select.overwrites = std::move(overwrites);
