@@ -44,20 +44,24 @@ core::Result<ir::Graph> differentiated(const Compiled& compiled,
   });
 }
 
-core::Result<ir::Graph> optimized(const ir::Graph& graph, const CompileOptions& options) {
+core::Result<ir::Graph> optimized(const ir::Graph& graph, const CompileOptions& options,
+                                  const passes::PipelineOptions& passes) {
   const Stopwatch watch;
-  MITHRIL_ASSIGN(ir::Graph out, passes::optimize(graph, options.target, options.passes));
+  MITHRIL_ASSIGN(ir::Graph out, passes::optimize(graph, options.target, passes));
   options.trace->stage("optimize", watch.seconds(), node_count(out));
   return out;
 }
 
-using OnPass = std::function<void(const passes::PassRecord&)>;
+core::Result<ir::Graph> optimized(const ir::Graph& graph, const CompileOptions& options) {
+  return optimized(graph, options, options.passes);
+}
 
-OnPass recording(OnPass next, std::vector<PassTime>& times) {
-  return [next = std::move(next), &times](const passes::PassRecord& record) {
+passes::PipelineOptions recording(passes::PipelineOptions options, std::vector<PassTime>& times) {
+  options.on_pass = [next = std::move(options.on_pass), &times](const passes::PassRecord& record) {
     times.push_back({std::string(record.name), record.seconds, record.changed});
     if (next) next(record);
   };
+  return options;
 }
 
 core::Status flatten(const model::Model& model, Compiled& out) {
@@ -110,9 +114,11 @@ core::Result<CompiledPtr> compile_once(const model::Model& model, CompileOptions
                                         [&] { return passes::expand_gradients(out->typed); }));
       MITHRIL_ASSIGN(shared, with_shared_bodies(out->typed, target));
     }
-    CompileOptions told = out->options;
-    if (told.report) told.passes.on_pass = recording(told.passes.on_pass, out->records);
-    MITHRIL_ASSIGN(out->forward, optimized(has_gradients ? shared : out->typed, told));
+    const ir::Graph& whole = has_gradients ? shared : out->typed;
+    const CompileOptions& said = out->options;
+    MITHRIL_ASSIGN(out->forward, said.report
+                                     ? optimized(whole, said, recording(said.passes, out->records))
+                                     : optimized(whole, said));
   }
   return CompiledPtr(std::move(out));
 }

@@ -132,7 +132,8 @@ def backends() -> Iterator[tuple[str, Any]]:
 def placed(backend: ml.Backend, arrays: Arrays) -> Arrays:
     """The arrays as the backend has them: in the memory of a device, where it runs on one."""
     if isinstance(backend, ml.OpenCLBackend | ml.CudaBackend):
-        return backend.to_device(arrays)
+        on_device: Arrays = backend.to_device(arrays)
+        return on_device
     return {key: backend.array(value) for key, value in arrays.items()}
 
 

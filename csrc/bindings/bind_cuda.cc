@@ -131,7 +131,8 @@ py::bytes compiled(const Compiler& compiler, const std::string& text, int archit
 }  // namespace
 
 ir::Target cuda_target(core::DType default_float) {
-  return select::native_target("cuda", default_float, kernels({}));
+  static const ir::OpNames composites = select::composites_of(kernels({}));
+  return select::native_target("cuda", default_float, composites);
 }
 
 void bind_cuda(py::module_& module) {

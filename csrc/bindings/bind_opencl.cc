@@ -73,7 +73,8 @@ class OpenClProgram final : public DeviceProgram {
 }  // namespace
 
 ir::Target opencl_target(core::DType default_float) {
-  return select::native_target("opencl", default_float, kernels(true));
+  static const ir::OpNames composites = select::composites_of(kernels(true));
+  return select::native_target("opencl", default_float, composites);
 }
 
 void bind_opencl(py::module_& module) {

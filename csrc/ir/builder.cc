@@ -176,12 +176,59 @@ Attrs in_declared_order(const OpDef& op, const Attrs& attrs) {
   return out;
 }
 
+bool is_variadic(const OpDef& op) { return !op.inputs.empty() && op.inputs.back().variadic; }
+
+const InputDef& input_of(const OpDef& op, size_t operand) {
+  return op.inputs[std::min(operand, op.inputs.size() - 1)];
+}
+
+// The number of Python that stands in the place of a wire; null: there is a wire.
+const HostValue* known(const OpDef& op, std::span<const ValueId> ids, const Attrs& attrs,
+                       size_t operand) {
+  return ids[operand] == kNoValue ? attrs.find(input_of(op, operand).name) : nullptr;
+}
+
+bool takes_tensor(const OpDef& op, const Graph& graph, std::span<const ValueId> ids,
+                  const Attrs& attrs) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const HostValue* weak = known(op, ids, attrs, i);
+    const bool is_tensor = ids[i] != kNoValue
+                               ? graph.type(ids[i]).is_tensor
+                               : weak != nullptr && stands_for_tensor(input_of(op, i), *weak);
+    if (is_tensor) return true;
+  }
+  return false;
+}
+
+bool any_beyond(const OpDef& op, std::span<const ValueId> ids, const Attrs& attrs, DType compute) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (is_promoted(op, input_of(op, i)) && is_beyond(known(op, ids, attrs, i), compute)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Numbers that stay attributes, beside the type of the result.
+core::Status check_numbers(const OpDef& op, const Graph& graph, const Attrs& attrs,
+                           const Type& type) {
+  if (!graph.is_concrete()) return {};
+  for (const auto& [name, value] : attrs) {
+    const InputDef* input = op.find_input(name);
+    const bool fills = op.moves && name == "value";
+    if (!fills && (input == nullptr || input->is_key)) continue;
+    if ((fills && is_beyond(&value, type.dtype)) || is_too_wide(graph, &value, type)) {
+      return does_not_fit(op, name, value, type.dtype);
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<Operand>& operands,
                                                    Attrs& attrs) {
-  const bool variadic = !op.inputs.empty() && op.inputs.back().variadic;
-  if (operands.size() > op.inputs.size() && !variadic) {
+  if (operands.size() > op.inputs.size() && !is_variadic(op)) {
     return core::fail(ErrorKind::kValue, Code::kValueArgument, "{} takes {} operands, got {}",
                       op.name, op.inputs.size(), operands.size());
   }
@@ -189,82 +236,20 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
   MITHRIL_RETURN_IF_ERROR(fill_defaults(op, operands, attrs));
   MITHRIL_RETURN_IF_ERROR(check_attr_names(op, attrs));
   attrs = in_declared_order(op, attrs);
-
-  std::vector<ValueId> ids;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    const bool item = variadic && i + 1 >= op.inputs.size() && op.body != BodyKind::kHost;
-    // An index may be slices beside tensors: what is known rides on a host value.
-    const bool may_be_host = item && op.inputs.back().kinds.meets(infer::kHost);
-    if (may_be_host && !operands[i].value && operands[i].host) {
-      operands[i].value = call("buffer", std::vector<Operand>{Operand(*operands[i].host)});
-    }
-    if (item && !operands[i].value) {
-      return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
-                        "{}: '{}' mixes wires and known values", op.name, op.inputs.back().name);
-    }
-    ids.push_back(operands[i].value.id);
-  }
-  if (!variadic) ids.resize(op.inputs.size(), kNoValue);
+  MITHRIL_ASSIGN(std::vector<ValueId> ids, ids_of(op, operands));
 
   if (graph_->is_concrete()) {
-    // Weak scalars become constants and promoted operands get the compute type, here and only
-    // here: bodies and gradient rules never think about it.
-    const auto input_of = [&](size_t i) -> const InputDef& {
-      return op.inputs[std::min(i, op.inputs.size() - 1)];
-    };
-    const auto known = [&](size_t i) {
-      return ids[i] == kNoValue ? attrs.find(input_of(i).name) : nullptr;
-    };
-    bool any_tensor = false;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const HostValue* weak = known(i);
-      any_tensor |= ids[i] != kNoValue ? graph_->type(ids[i]).is_tensor
-                                       : weak != nullptr && stands_for_tensor(input_of(i), *weak);
-    }
     const DType compute = compute_type(op, *graph_, ids, attrs);
-    const int32_t here = location_;
-    bool any_beyond = false;
-    for (size_t i = 0; i < ids.size(); ++i) {
-      any_beyond |= is_promoted(op, input_of(i)) && is_beyond(known(i), compute);
-    }
-    if (any_beyond && any_tensor && !op.moves && in_float32(compute) != compute) {
+    const bool any_tensor = takes_tensor(op, *graph_, ids, attrs);
+    if (any_tensor && !op.moves && in_float32(compute) != compute &&
+        any_beyond(op, ids, attrs, compute)) {
       return call_in_float32(op, ids, attrs, compute);
     }
-    for (size_t i = 0; i < ids.size(); ++i) {
-      const InputDef& input = input_of(i);
-      const HostValue* weak = known(i);
-      const bool stands = weak != nullptr && stands_for_tensor(input, *weak);
-      const bool promoted = is_promoted(op, input);
-      if (!stands && !(promoted && any_tensor)) continue;
-      if (weak != nullptr && is_number(*weak)) {
-        const DType dtype = promoted ? compute : type_of_number(op, *graph_, ids, input, *weak);
-        const bool is_lost = op.moves && is_beyond(weak, dtype);
-        if (is_lost || is_too_wide(*graph_, weak, Type::tensor(dtype, {}))) {
-          return does_not_fit(op, input.name, *weak, dtype);
-        }
-        ids[i] = call("constant", std::vector<Operand>{},
-                      {{"value", *weak}, {"dtype", HostValue(dtype)}})
-                     .id;
-        attrs.erase(input.name);
-      } else if (ids[i] != kNoValue && graph_->type(ids[i]).is_tensor &&
-                 graph_->type(ids[i]).dtype != compute) {
-        ids[i] = cast({this, ids[i]}, compute).id;
-      }
-    }
-    location_ = here;
-    if (!status_.ok()) return core::Status(status_.error());
+    MITHRIL_RETURN_IF_ERROR(promote(op, ids, attrs, compute, any_tensor));
   }
 
   MITHRIL_ASSIGN(Inferred inferred, infer_types(op, *graph_, ids, attrs));
-  for (const auto& [name, value] : attrs) {
-    const InputDef* input = op.find_input(name);
-    const bool fills = op.moves && name == "value";
-    if (!graph_->is_concrete() || !(fills || (input != nullptr && !input->is_key))) continue;
-    const Type& type = inferred.types[0];
-    if ((fills && is_beyond(&value, type.dtype)) || is_too_wide(*graph_, &value, type)) {
-      return does_not_fit(op, name, value, type.dtype);
-    }
-  }
+  MITHRIL_RETURN_IF_ERROR(check_numbers(op, *graph_, attrs, inferred.types[0]));
   const NodeId node = graph_->add_node(op.id, std::move(ids), std::move(attrs),
                                        std::move(inferred.types), location_);
   std::vector<Value> out;
@@ -276,6 +261,56 @@ core::Result<std::vector<Value>> Builder::try_call(const OpDef& op, std::vector<
   return out;
 }
 
+core::Result<std::vector<ValueId>> Builder::ids_of(const OpDef& op,
+                                                   std::vector<Operand>& operands) {
+  std::vector<ValueId> ids;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool item = is_variadic(op) && i + 1 >= op.inputs.size() && op.body != BodyKind::kHost;
+    // An index may be slices beside tensors: what is known rides on a host value.
+    const bool may_be_host = item && op.inputs.back().kinds.meets(infer::kHost);
+    if (may_be_host && !operands[i].value && operands[i].host) {
+      operands[i].value = call("buffer", std::vector<Operand>{Operand(*operands[i].host)});
+    }
+    if (item && !operands[i].value) {
+      return core::fail(core::ErrorKind::kUnsupported, core::Code::kUnsupported,
+                        "{}: '{}' mixes wires and known values", op.name, op.inputs.back().name);
+    }
+    ids.push_back(operands[i].value.id);
+  }
+  if (!is_variadic(op)) ids.resize(op.inputs.size(), kNoValue);
+  return ids;
+}
+
+// Here and only here weak scalars become constants, and promoted operands get the compute type:
+// bodies and gradient rules never think about it.
+core::Status Builder::promote(const OpDef& op, std::vector<ValueId>& ids, Attrs& attrs,
+                              DType compute, bool any_tensor) {
+  const int32_t here = location_;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const InputDef& input = input_of(op, i);
+    const HostValue* weak = known(op, ids, attrs, i);
+    const bool stands = weak != nullptr && stands_for_tensor(input, *weak);
+    const bool promoted = is_promoted(op, input);
+    if (!stands && !(promoted && any_tensor)) continue;
+    if (weak != nullptr && is_number(*weak)) {
+      const DType dtype = promoted ? compute : type_of_number(op, *graph_, ids, input, *weak);
+      const bool is_lost = op.moves && is_beyond(weak, dtype);
+      if (is_lost || is_too_wide(*graph_, weak, Type::tensor(dtype, {}))) {
+        return does_not_fit(op, input.name, *weak, dtype);
+      }
+      ids[i] =
+          call("constant", std::vector<Operand>{}, {{"value", *weak}, {"dtype", HostValue(dtype)}})
+              .id;
+      attrs.erase(input.name);
+    } else if (ids[i] != kNoValue && graph_->type(ids[i]).is_tensor &&
+               graph_->type(ids[i]).dtype != compute) {
+      ids[i] = cast({this, ids[i]}, compute).id;
+    }
+  }
+  location_ = here;
+  return status_.ok() ? core::Status() : core::Status(status_.error());
+}
+
 // With a number that no half holds: as all of an op's inside, it is float32.
 core::Result<std::vector<Value>> Builder::call_in_float32(const OpDef& op,
                                                           std::span<const ValueId> ids,
@@ -284,7 +319,7 @@ core::Result<std::vector<Value>> Builder::call_in_float32(const OpDef& op,
   std::vector<Operand> operands;
   for (size_t i = 0; i < ids.size(); ++i) {
     const Value operand{this, ids[i]};
-    const bool promoted = is_promoted(op, op.inputs[std::min(i, op.inputs.size() - 1)]);
+    const bool promoted = is_promoted(op, input_of(op, i));
     operands.emplace_back(promoted ? in_float32(operand) : operand);
   }
   Attrs numbers = attrs;

@@ -87,6 +87,9 @@ class Builder {
                                                    const Attrs& attrs, DType half);
   core::Result<std::vector<Value>> try_call(const OpDef& op, std::vector<Operand>& operands,
                                             Attrs& attrs);
+  core::Result<std::vector<ValueId>> ids_of(const OpDef& op, std::vector<Operand>& operands);
+  core::Status promote(const OpDef& op, std::vector<ValueId>& ids, Attrs& attrs, DType compute,
+                       bool any_tensor);
   Graph* graph_;
   int32_t location_;
   core::Status status_;

@@ -15,6 +15,8 @@ struct OpDef;
 /// core::widened types, or as it is.
 enum class Support : uint8_t { kNone, kWidened, kAsIs };
 
+using OpNames = std::set<std::string, std::less<>>;
+
 struct Target {
   std::string name;                                   // "cpu", "numpy", "torch" …
   core::DType default_float = core::DType::kFloat32;  // of the backend instance
@@ -22,7 +24,7 @@ struct Target {
   /// Names the type that mixed precision computes in (passes/cast_policy.h); none: all ops compute
   /// in the types of their operands.
   std::optional<core::DType> compute_float;
-  std::set<std::string, std::less<>> keeps_whole;  // composites with a lowering of their own
+  OpNames keeps_whole;  // composites with a lowering of their own
   /// Ops of which the backend's class brings the function, or only the gradient, and the ops that
   /// stand for them (passes/own_ops.h).
   std::map<std::string, std::string, std::less<>> own_functions, own_gradients;

@@ -45,9 +45,7 @@ void matmul_gradient(GradBuilder& g) {
   g.d("right") = column && dr ? drop(dr, -1) : dr;
 }
 
-}  // namespace
-
-void define_matmul(OpFamily& ops) {
+void define_product(OpFamily& ops) {
   ops.def("matmul")
       .python("MatrixMultiply", {"MatMul"})
       .alias({"matrix_multiplication"})
@@ -73,7 +71,9 @@ void define_matmul(OpFamily& ops) {
       .with(at({{"left", {2, 0}}, {"right", {0, 3}}}))
       .rejects(at({{"left", {2, 3}}, {"right", {4, 5}}}), "inner dimensions must be equal")
       .rejects(at({{"left", {}}, {"right", {4, 5}}}), "matmul");
+}
 
+void define_products_of_halves(OpFamily& ops) {
   ops.def("widening_matmul")
       .doc(
           "`MatrixMultiply` of halves that are multiplied and added in float32, in which the "
@@ -111,7 +111,9 @@ void define_matmul(OpFamily& ops) {
         return cast(product + ir::in_float32(b.in("bias")), b.in("left").dtype());
       })
       .not_differentiable();
+}
 
+void define_linear(OpFamily& ops) {
   ops.def("linear")
       .python("Linear")
       .doc(
@@ -157,6 +159,14 @@ void define_matmul(OpFamily& ops) {
       .with(at({{"weight", {4, 3}}, {"input", {2, 3}}}, {{"use_bias", false}}))
       .with(at({{"weight", {4, 3}}, {"input", {0, 3}}, {"bias", {4}}}, {{"dimension", 4}}))
       .rejects(at({{"weight", {4, 3}}, {"input", {2, 5}}, {"bias", {4}}}), "linear");
+}
+
+}  // namespace
+
+void define_matmul(OpFamily& ops) {
+  define_product(ops);
+  define_products_of_halves(ops);
+  define_linear(ops);
 }
 
 }  // namespace mithril::ops

@@ -1,4 +1,5 @@
 // Reductions over axes, and scans along one.
+#include "infer/relation.h"
 #include "ops/block.h"
 
 namespace mithril::ops {

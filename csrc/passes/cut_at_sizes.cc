@@ -10,7 +10,6 @@
 
 namespace mithril::passes {
 
-using core::HostValue;
 using infer::Dim;
 using ir::kNoValue;
 using ir::Node;

@@ -159,6 +159,27 @@ static void NAMED(ref_straighten)(int64_t at, int64_t large, REAL* g) {
   for (int64_t i = 0; i < large; ++i) row[i] = row[i] / norm;
 }
 
+/* Puts the largest of the values from `at` on there, with its row of g and of v. */
+static void NAMED(ref_choose)(int64_t at, int64_t small, int64_t large, REAL* s, REAL* g, REAL* v) {
+  int64_t most = at;
+  for (int64_t j = at + 1; j < small; ++j) {
+    if (s[j] > s[most]) most = j;
+  }
+  if (most == at) return;
+  NAMED(ref_swap)(1, s + at, s + most);
+  NAMED(ref_swap)(large, g + at * large, g + most * large);
+  NAMED(ref_swap)(small, v + at * small, v + most * small);
+}
+
+/* The sign that makes the largest component, the first of equals, positive. */
+static REAL NAMED(ref_sign)(int64_t n, const REAL* x) {
+  int64_t largest = 0;
+  for (int64_t j = 1; j < n; ++j) {
+    if (NAMED(ref_size)(x[j]) > NAMED(ref_size)(x[largest])) largest = j;
+  }
+  return x[largest] < 0 ? -1 : 1;
+}
+
 REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, REAL* values,
                             REAL* vt, REAL* scratch, int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k, wide = n < k;
@@ -187,27 +208,13 @@ REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, RE
     }
     for (int64_t i = 0; i < small; ++i) {
       if (REF_STOPS_AT(i, 8 * (n + k))) return;
-      int64_t most = i;
-      for (int64_t j = i + 1; j < small; ++j) {
-        if (s[j] > s[most]) most = j;
-      }
-      if (most != i) {
-        NAMED(ref_swap)(1, s + i, s + most);
-        NAMED(ref_swap)(large, g + i * large, g + most * large);
-        NAMED(ref_swap)(small, v + i * small, v + most * small);
-      }
+      NAMED(ref_choose)(i, small, large, s, g, v);
       REAL* row = g + i * large;
       if (s[i] == 0) NAMED(ref_complete)(i, large, g);
       for (int64_t j = 0; s[i] != 0 && j < large; ++j) row[j] = row[j] / s[i];
       if (s[0] - s[0] == 0 && s[i] != 0 && s[i] <= noise * s[0]) NAMED(ref_straighten)(i, large, g);
-      /* The largest component of each left vector, the first of equals, is positive. */
-      const REAL* left = wide ? v + i * small : row;
-      int64_t largest = 0;
-      for (int64_t j = 1; j < n; ++j) {
-        if (NAMED(ref_size)(left[j]) > NAMED(ref_size)(left[largest])) largest = j;
-      }
-      const REAL sign = left[largest] < 0 ? -1 : 1;
-      const REAL* right = wide ? row : v + i * small;
+      const REAL *left = wide ? v + i * small : row, *right = wide ? row : v + i * small;
+      const REAL sign = NAMED(ref_sign)(n, left);
       for (int64_t j = 0; j < n; ++j) u[unit * n * small + j * small + i] = sign * left[j];
       for (int64_t j = 0; j < k; ++j) vt[unit * small * k + i * k + j] = sign * right[j];
     }

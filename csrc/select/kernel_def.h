@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/packed_matrix.h"
@@ -73,8 +74,8 @@ enum class EpilogueSupport : uint8_t {
 };
 
 struct KernelDef {
-  const char* op;    // which op it computes
-  const char* name;  // for people: plans, profiles
+  std::string_view op;  // which op it computes
+  const char* name;     // for people: plans, profiles
   OrderClass order = OrderClass::kCanonical;
   bool contiguous = true;  // inputs that are strided views are copied first
   Condition matches;

@@ -50,15 +50,20 @@ bool is_allowed(const KernelDef& kernel, const KernelRequest& request) {
   return !request.canonical || kernel.order == OrderClass::kCanonical || kernel.packed;
 }
 
-ir::Target native_target(std::string name, core::DType default_float, const KernelTable& kernels) {
+ir::OpNames composites_of(const KernelTable& kernels) {
+  ir::OpNames out;
+  for (const ir::OpDef* op : ir::Registry::global().all()) {
+    if (op->body == ir::BodyKind::kCompose && kernels.has(op->name)) out.insert(op->name);
+  }
+  return out;
+}
+
+ir::Target native_target(std::string name, core::DType default_float, ir::OpNames composites) {
   ir::Target out;
   out.name = std::move(name);
   out.default_float = default_float;
+  out.keeps_whole = std::move(composites);
   out.binds_sizes = out.binds_numbers = out.shares_bodies = true;
-  for (const ir::OpDef* op : ir::Registry::global().all()) {
-    if (op->body == ir::BodyKind::kCompose && kernels.has(op->name))
-      out.keeps_whole.insert(op->name);
-  }
   return out;
 }
 

@@ -41,8 +41,10 @@ class KernelTable {
 /// their products have an order of their own (docs/numerics.md), the same on every machine.
 bool is_allowed(const KernelDef& kernel, const KernelRequest& request);
 
-/// Describes a backend that runs plans by this table: composites with a row of their own stay
-/// whole.
-ir::Target native_target(std::string name, core::DType default_float, const KernelTable& kernels);
+/// Lists the composites with a row of their own.
+ir::OpNames composites_of(const KernelTable& kernels);
+
+/// Describes a backend that runs plans; `composites`, which its kernels compute, stay whole.
+ir::Target native_target(std::string name, core::DType default_float, ir::OpNames composites);
 
 }  // namespace mithril::select

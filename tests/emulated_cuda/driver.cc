@@ -584,12 +584,6 @@ int cuMemHostAlloc(void** pointer, size_t size, unsigned flags) {
   pinned[reinterpret_cast<uintptr_t>(*pointer)] = size;
   return kSuccess;
 }
-int cuMemFreeHost(void* pointer) {
-  EMULATED(has_context());
-  if (pinned.erase(reinterpret_cast<uintptr_t>(pointer)) == 0) return kInvalidValue;
-  std::free(pointer);
-  return kSuccess;
-}
 // Memory that is pinned is read when the stream comes to it, other memory before the call returns.
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, Stream* stream) {
   EMULATED(has_context());

@@ -7,7 +7,6 @@
 namespace mithril::c {
 namespace {
 
-using core::DType;
 using plan::FunctionCall;
 using select::KernelRequest;
 

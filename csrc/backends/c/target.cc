@@ -6,7 +6,8 @@
 namespace mithril::c {
 
 ir::Target target(core::DType default_float) {
-  return select::native_target("c", default_float, kernel_table());
+  static const ir::OpNames composites = select::composites_of(kernel_table());
+  return select::native_target("c", default_float, composites);
 }
 
 }  // namespace mithril::c

@@ -6,7 +6,8 @@
 namespace mithril::cpu {
 
 ir::Target target(core::DType default_float) {
-  return select::native_target("cpu", default_float, kernel_table());
+  static const ir::OpNames composites = select::composites_of(kernel_table());
+  return select::native_target("cpu", default_float, composites);
 }
 
 }  // namespace mithril::cpu

@@ -120,7 +120,6 @@ struct DnnAlgorithm {
   X(allocate, cuMemAlloc_v2, (cu_pointer*, size_t))                                                \
   X(free, cuMemFree_v2, (cu_pointer))                                                              \
   X(allocate_pinned, cuMemHostAlloc, (void**, size_t, unsigned))                                   \
-  X(free_pinned, cuMemFreeHost, (void*))                                                           \
   X(copy_in, cuMemcpyHtoDAsync_v2, (cu_pointer, const void*, size_t, cu_stream))                   \
   X(copy_out, cuMemcpyDtoHAsync_v2, (void*, cu_pointer, size_t, cu_stream))                        \
   X(copy, cuMemcpyDtoDAsync_v2, (cu_pointer, cu_pointer, size_t, cu_stream))                       \

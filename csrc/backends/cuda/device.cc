@@ -126,11 +126,12 @@ core::Status Device::start() {
 // Copies are right without it.
 void Device::start_staging() {
   constexpr unsigned kNoFlags = 0;
-  const core::Status status = within(functions_.allocate_pinned, "cuMemHostAlloc", &pinned_,
+  void* pinned = nullptr;
+  const core::Status status = within(functions_.allocate_pinned, "cuMemHostAlloc", &pinned,
                                      static_cast<size_t>(Staging::kBytes), kNoFlags);
   if (!status.ok()) return;
   device::count_object(1);
-  staging_.open(static_cast<std::byte*>(pinned_));
+  staging_.open(static_cast<std::byte*>(pinned));
 }
 
 // A pool of its own: the device's default one is shared with everybody.
@@ -144,9 +145,8 @@ core::Status Device::start_pool() {
                 static_cast<void*>(&kept));
 }
 
-// Of one that did not start: those that did live as long as the process.
+// Of one that did not start: those that did live as long as the process, and so does their staging.
 Device::~Device() {
-  if (pinned_ != nullptr) release(functions_.free_pinned, "cuMemFreeHost", pinned_);
   if (pool_ != nullptr) release(functions_.destroy_pool, "cuMemPoolDestroy", pool_);
   for (const cu_event event : {begun_, ended_}) {
     if (event != nullptr) release(functions_.destroy_event, "cuEventDestroy_v2", event);

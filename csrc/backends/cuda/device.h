@@ -149,7 +149,6 @@ class Device final : public device::Driver {
   mutable SpareMemory spare_;
   Staging staging_;
   cu_event begun_ = nullptr, ended_ = nullptr;  // of what is being timed; null: nothing was yet
-  void* pinned_ = nullptr;                      // that of staging_
   // Records graphs: memory may be given back to the other one meanwhile, by any thread.
   cu_stream recording_ = nullptr;
   bool is_recording_ = false;

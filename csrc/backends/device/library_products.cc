@@ -255,7 +255,7 @@ plan::Step step_by_library(const KernelRequest& request, std::vector<Product> pr
   auto call = std::get<plan::FunctionCall>(*step.call);
   const bool is_convolution = std::holds_alternative<LibraryConv2d>(product);
   if (is_convolution && tile::is_half(plan::dtype_of(product))) call.in_tile = nullptr;
-  call.product = std::make_shared<const plan::LibraryProduct>(std::move(product));
+  call.product = std::make_shared<const plan::LibraryProduct>(product);
   step.call = std::make_shared<const plan::Call>(std::move(call));
   return step;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from mithril import _core
 
@@ -19,11 +20,16 @@ def write(text: str) -> bool:
 
 def listens(topic: str, level: str) -> bool:
     """Tells whether a record would be logged; never before `logging` is imported."""
-    _configure()
-    logging = sys.modules.get("logging")
-    if logging is None:
-        return False
-    return logging.getLogger(f"mithril.{topic}").isEnabledFor(getattr(logging, level.upper()))
+    found = _loggers.get((topic, level))
+    if found is None:
+        _configure()
+        logging = sys.modules.get("logging")
+        if logging is None:
+            return False
+        found = logging.getLogger(f"mithril.{topic}"), getattr(logging, level.upper())
+        _loggers[topic, level] = found
+    logger, number = found
+    return logger.isEnabledFor(number)
 
 
 def log(topic: str, level: str, text: str) -> bool:
@@ -40,6 +46,7 @@ def note_option(backend: str, option: str, text: str) -> None:
     logging.getLogger("mithril").info("%s(%s): %s", backend, option, text)
 
 
+_loggers: dict[tuple[str, str], tuple[Any, int]] = {}  # (topic, level) -> logger, its number
 _configured = False
 
 

@@ -88,7 +88,8 @@ def names(backend: Any) -> tuple[dict[str, str], dict[str, str]]:
 
 def are_brought(backend: Any) -> bool:
     """Tells whether the backend's class implements any op or gradient."""
-    return any(map(any, names(backend)))
+    functions, gradients = names(backend)
+    return bool(functions or gradients)
 
 
 def is_of_user(backend: Any) -> bool:

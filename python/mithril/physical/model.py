@@ -44,7 +44,6 @@ class PhysicalModel(Training, Parameters, Binding, Keys, Shortcuts):
         self.state_keys = compilation.state_keys
         self.input_keys = self._key_facts.inputs
         self.output_keys = compilation.output_keys
-        self.__signature__ = _signature(self.data_keys)
 
     @property
     def _program(self) -> Program | None:
@@ -70,6 +69,9 @@ class PhysicalModel(Training, Parameters, Binding, Keys, Shortcuts):
     if not TYPE_CHECKING:  # a type checker knows the members
 
         def __getattr__(self, name: str):
+            if name == "__signature__":  # what `inspect.signature` looks for first
+                self.__signature__ = _signature(self.data_keys)
+                return self.__signature__
             if name.startswith("_"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             if hasattr(type(self), name):  # a property of ours that raised AttributeError: say so

@@ -106,11 +106,11 @@ def jit_options_of(given: Any, jit: bool, backend: Any) -> dict[str, Any]:
 
 
 def passes_off_of(passes: Any) -> tuple[str, ...]:
-    known = _core.optimizing_passes()
     off = []
     for entry in checked_list("passes", passes, "a list such as ['-fuse']"):
         if not isinstance(entry, str):
             raise SignatureError(f"passes: requires names, got {shown(entry)}")
+        known = _core.optimizing_passes()
         if entry.removeprefix("-") not in known or not entry.startswith("-"):
             near = errors.suggestion(entry, [f"-{name}" for name in known])
             raise ArgumentError(f"passes: cannot switch {entry!r}{near}")

@@ -61,25 +61,9 @@ class CompileOptions:
     recorder: Any = field(default_factory=_core.Recorder)  # of every program that is made by them
 
     def for_engine(self, **said: Any) -> dict[str, Any]:
-        """Returns the options as the engine's compile takes them; `said` overrides the record."""
-        own = {name: getattr(self, name) for name in _OF_GRAPH}
-        own["passes_off"] = list(self.passes_off)
-        return {**own, "item_shapes": [], "values": [], "await_values": False, **said}
+        """Returns the options as the engine's compile takes them, among those of programs, which it
+        does not read; `said` overrides the record."""
+        return {**vars(self), "item_shapes": [], "values": [], "await_values": False, **said}
 
-
-_OF_GRAPH = (
-    *("data_keys", "trainable_keys", "discard_keys", "constants", "shapes", "types", "dtypes"),
-    *(
-        "fetch",
-        "element_kinds",
-        "train",
-        "inference",
-        "strict",
-        "safe_names",
-        "short_names",
-        "path_names",
-    ),
-    *("names_of_part", "drops_discarded", "safe_shapes", "promote_mixed", "report"),
-)
 
 __all__ = ["CompileOptions", "Pairs"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from copy import copy
 from typing import Any
 
 from mithril import _core, errors
@@ -21,10 +20,12 @@ from mithril.physical.targets import target_of
 
 
 def compile_snapshot(model: Model, options: CompileOptions, frozen_keys: Any) -> PhysicalModel:
-    """Compiles a snapshot of the model, and warns of what looks like a slip."""
+    """Compiles a snapshot of the model, and warns of what looks like a slip. `options`, whose keys
+    are the model's, are this compilation's from here on."""
     snapshot = _core.Snapshot(node_of(model))
-    options = _of_snapshot(options, snapshot)
-    options.frozen = _frozen(frozen_keys, snapshot, options)
+    _take_wires(options, snapshot)
+    if frozen_keys is not None:
+        options.frozen = _frozen(frozen_keys, snapshot, options)
     with _once(node_of(model)):
         physical = PhysicalModel(snapshot, options)
     compilation = compilation_of(physical)
@@ -60,8 +61,9 @@ def _once(node: Any) -> Iterator[None]:
         _under_way.tags = before
 
 
-def _of_snapshot(options: CompileOptions, snapshot: Any) -> CompileOptions:
-    """The options with the connections of the snapshot, and with shapes of our own."""
+def _take_wires(options: CompileOptions, snapshot: Any) -> None:
+    """Puts the connections of the snapshot in the place of the model's, and shapes of our own in
+    that of the caller's."""
 
     def key(given: Any) -> Any:
         return given if isinstance(given, str) else snapshot.wire(given)
@@ -69,16 +71,14 @@ def _of_snapshot(options: CompileOptions, snapshot: Any) -> CompileOptions:
     def wired(pairs: Pairs) -> Pairs:
         return [(key(given), value) for given, value in pairs]
 
-    own = copy(options)  # dataclasses.replace takes four times as long
-    own.data_keys = [key(given) for given in options.data_keys]
-    own.trainable_keys = [key(given) for given in options.trainable_keys]
-    own.discard_keys = [key(given) for given in options.discard_keys]
-    own.constants = wired(options.constants)
-    own.types = wired(options.types)
-    own.dtypes = wired(options.dtypes)
+    options.data_keys = [key(given) for given in options.data_keys]
+    options.trainable_keys = [key(given) for given in options.trainable_keys]
+    options.discard_keys = [key(given) for given in options.discard_keys]
+    options.constants = wired(options.constants)
+    options.types = wired(options.types)
+    options.dtypes = wired(options.dtypes)
     shapes = wired(options.shapes)
-    own.shapes = [(k, list(v) if isinstance(v, list) else v) for k, v in shapes]
-    return own
+    options.shapes = [(k, list(v) if isinstance(v, list) else v) for k, v in shapes]
 
 
 def _frozen(patterns: Any, snapshot: Any, options: CompileOptions) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ TEST(PythonSplit, FindsPiecesInTheOrderOfTheirPlaces) {
 }
 
 TEST(PythonSplit, LeavesOtherSlices) {
-  const std::pair<const char*, const char*> kOthers[] = {
+  const std::pair<const char*, const char*> others[] = {
       {"(0:3:, ::)) : f32[3, 4]", "(3:5:, ::)) : f32[2, 4]"},           // not to the end
       {"(1:3:, ::)) : f32[2, 4]", "(3:6:, ::)) : f32[3, 4]"},           // nor from 0
       {"(0:3:, ::)) : f32[3, 4]", "(4:6:, ::)) : f32[2, 4]"},           // a gap
@@ -46,7 +46,7 @@ TEST(PythonSplit, LeavesOtherSlices) {
       {"(0:3:, ::)) : f32[3, 4]  # a", "(3:6:, ::)) : f32[3, 4]  # b"}  // two parts of a model
   };
   EXPECT_EQ(splits("(0:3:, ::)) : f32[3, 4]", "(3:6:, ::)) : f32[3, 4]").size(), 1);
-  for (const auto& [first, second] : kOthers) {
+  for (const auto& [first, second] : others) {
     EXPECT_TRUE(splits(first, second).empty()) << first << " " << second;
   }
 }

@@ -37,10 +37,10 @@ TEST(Narrow, RowsThatNobodyReadsAreNotMultiplied) {
 
 // Of the axes that stay, a reduction computes what is read.
 TEST(Narrow, EveryReductionPassesSlices) {
-  const std::pair<const char*, const char*> kReductions[] = {
+  const std::pair<const char*, const char*> reductions[] = {
       {"sum", "f32"}, {"mean", "f32"}, {"prod", "f32"}, {"variance", "f32"},
       {"max", "f32"}, {"min", "f32"},  {"any", "bool"}, {"all", "bool"}};
-  for (const auto& [op, type] : kReductions) {
+  for (const auto& [op, type] : reductions) {
     const bool is_variance = std::string_view(op) == "variance";
     const std::string attrs =
         fmt::format("axis=-1, keepdim=true{}", is_variance ? ", correction=1.0" : "");

@@ -2,6 +2,8 @@
 """Functions of drivers and libraries that give something back, and fail: no error is raised for
 them, none that is on its way is lost, counts are right, and so is the next call."""
 
+import functools
+
 import emulated_cuda
 import mithril as ml
 import numpy as np
@@ -22,13 +24,15 @@ no_opencl = pytest.mark.skipif(WHY is not None, reason=WHY or "")
 no_cuda = pytest.mark.skipif(bool(emulated_cuda.NO_CUDA), reason=emulated_cuda.NO_CUDA)
 emulated = pytest.mark.skipif(not emulated_cuda.is_used(), reason="of the emulator's libraries")
 
-OF_OPENCL = ["clReleaseMemObject", "clReleaseKernel", "clReleaseProgram"]
+OF_OPENCL = ["clReleaseMemObject", "clReleaseKernel", "clReleaseProgram", "clReleaseEvent"]
 OF_CUDA = ["cuMemFreeAsync", "cuModuleUnload", "cuGraphDestroy", "cuGraphExecDestroy",
-           "nvrtcDestroyProgram"]  # fmt: skip
+           "cuEventDestroy_v2", "nvrtcDestroyProgram"]  # fmt: skip
 OF_LIBRARIES = ["cublasLtMatmulDescDestroy", "cublasLtMatrixLayoutDestroy",
                 "cublasLtMatmulPreferenceDestroy", "cudnnDestroyTensorDescriptor",
                 "cudnnDestroyFilterDescriptor", "cudnnDestroyConvolutionDescriptor"]  # fmt: skip
+without_pools = functools.partial(ml.CudaBackend, "cuda:1")  # the emulator's second device
 RELEASES = [
+    pytest.param(without_pools, "cuMemFree_v2", marks=[no_cuda, emulated], id="cuMemFree_v2"),
     *(pytest.param(ml.OpenCLBackend, symbol, marks=no_opencl, id=symbol) for symbol in OF_OPENCL),
     *(pytest.param(ml.CudaBackend, symbol, marks=no_cuda, id=symbol) for symbol in OF_CUDA),
     *(pytest.param(ml.CudaBackend, symbol, marks=[no_cuda, emulated], id=symbol)
@@ -69,6 +73,11 @@ def run(tmp_path, monkeypatch):
             got = {key: np.asarray(value) for key, value in pm.evaluate(held, x).items()}
             for key, value in want.evaluate(params, data).items():
                 np.testing.assert_allclose(got[key], value, rtol=1e-5, atol=1e-5)
+        if symbol == "clReleaseEvent":
+            with pm.profile():
+                pm.evaluate(held, x)
+        if symbol == "cuEventDestroy_v2":  # of a stream that waits for the backend's
+            next(iter(held.values())).__dlpack__(stream=1)
         del pm, held, x
         backend.empty_cache()
 
@@ -145,12 +154,9 @@ print(pm.evaluate({{}}, {{"input": [-1.0, 2.0, 3.0]}})["output"].tolist())
     assert said.endswith("[0.0, 2.0, 3.0]\n"), said
 
 
-# Those of events, and of pinned memory and memory without a pool, which the emulated device keeps
-# until the process ends, have no case.
-WITHOUT_A_CASE = {"clReleaseEvent", "cuEventDestroy_v2", "cuMemFreeHost", "cuMemFree_v2",
-                  "clReleaseCommandQueue"}  # fmt: skip
+NEVER_CALLED = "clReleaseCommandQueue"  # a device that has started lives as long as the process
 ALL = {*OF_OPENCL, *OF_CUDA, *OF_LIBRARIES, *(name for name, _, _ in ENDS.values()),
-       *WITHOUT_A_CASE}  # fmt: skip
+       "cuMemFree_v2", NEVER_CALLED}  # fmt: skip
 
 
 def test_all_of_them_are_here():

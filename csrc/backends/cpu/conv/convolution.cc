@@ -253,6 +253,17 @@ Taps kept_taps(int64_t phase, int64_t padding, int64_t size, int64_t stride, int
   return out;
 }
 
+// The taps of a phase of one window, one after another.
+template <class T>
+void pack_window(const Phase<T>& phase, const T* window, int64_t width, T* to) {
+  for (int64_t i = 0; i < phase.rows.count; ++i) {
+    const T* row = window + (phase.rows.first + i * phase.rows.step) * width;
+    for (int64_t j = 0; j < phase.columns.count; ++j) {
+      *to++ = row[phase.columns.first + j * phase.columns.step];
+    }
+  }
+}
+
 // packed[c][o][tap] = w[o][c][tap] for the taps of a phase: the order of the sum is (o, kh, kw).
 template <class T>
 void pack_weights(const ref_conv2d_dims& d, const Phase<T>& phase, const T* w, T* packed) {
@@ -262,13 +273,7 @@ void pack_weights(const ref_conv2d_dims& d, const Phase<T>& phase, const T* w, T
     for (int64_t o = 0; o < d.c_out; ++o) {
       for (int64_t c = first; c < std::min(first + kStreams, d.c_in); ++c) {
         const T* window = w + (o * d.c_in + c) * d.kh * d.kw;
-        T* to = packed + (c * d.c_out + o) * taps;
-        for (int64_t i = 0; i < phase.rows.count; ++i) {
-          const T* row = window + (phase.rows.first + i * phase.rows.step) * d.kw;
-          for (int64_t j = 0; j < phase.columns.count; ++j) {
-            *to++ = row[phase.columns.first + j * phase.columns.step];
-          }
-        }
+        pack_window(phase, window, d.kw, packed + (c * d.c_out + o) * taps);
       }
     }
   }

@@ -94,6 +94,7 @@ class WinogradGradient {
   KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) const;
   void transform_block(const float* x, const float* dy, int64_t unit, int64_t block,
                        const Scratch& s) const;
+  void add_parts(int64_t unit, int64_t block, const Scratch& s, void* const* buffers) const;
   void add_block(int64_t block, int64_t filter_part, int64_t channel_part, float* m,
                  const Scratch& s) const;
   void store(int64_t filter, int64_t channel, const float* m, float* taps,
@@ -207,20 +208,24 @@ KernelStatus WinogradGradient::run(const KernelArgs& args, int64_t begin, int64_
     for (int64_t block = 0; block < blocks_; ++block) {
       if (core::is_interrupted()) return KernelStatus::kCancelled;
       transform_block(x, dy, unit, block, s);
-      float* m = s.m;
-      for (int64_t f = 0; f < parts_of(unit); ++f) {
-        for (int64_t c = 0; c < channels_.count; ++c) {
-          add_block(block, f, c, m, s);
-          if (block + 1 == blocks_) {
-            store((unit * unit_parts_ + f) * filters_.size, c * channels_.size, m, s.taps,
-                  args.buffers);
-          }
-          if (blocks_ > 1) m += kElements * m_step_;
-        }
-      }
+      add_parts(unit, block, s, args.buffers);
     }
   }
   return KernelStatus::kOk;
+}
+
+void WinogradGradient::add_parts(int64_t unit, int64_t block, const Scratch& s,
+                                 void* const* buffers) const {
+  float* m = s.m;
+  for (int64_t f = 0; f < parts_of(unit); ++f) {
+    for (int64_t c = 0; c < channels_.count; ++c) {
+      add_block(block, f, c, m, s);
+      if (block + 1 == blocks_) {
+        store((unit * unit_parts_ + f) * filters_.size, c * channels_.size, m, s.taps, buffers);
+      }
+      if (blocks_ > 1) m += kElements * m_step_;
+    }
+  }
 }
 
 void WinogradGradient::transform_block(const float* x, const float* dy, int64_t unit, int64_t block,

@@ -183,6 +183,13 @@ bool are_nan(const float* x, int64_t count) {
 }
 
 // Rows of a tile side by side: compilers make vectors of them.
+template <int64_t kTile>
+void add_tap(float factor, const float* from, float* sums) {
+  for (int64_t i = 0; i < kTile; ++i) {
+    for (int64_t j = 0; j < kTile; ++j) sums[i * kTile + j] += factor * from[i * (kTile + 2) + j];
+  }
+}
+
 template <class Of>
 void tile_results(const WinogradTile& w) {
   constexpr int64_t kTile = Of::kTile, kPatch = kTile + 2;
@@ -193,12 +200,7 @@ void tile_results(const WinogradTile& w) {
       const float* const patch = w.patch + c * kPatch * kPatch;
       for (int64_t tap = 0; tap < kTaps; ++tap) {
         const float factor = taps[w.turned ? kTaps - 1 - tap : tap];
-        const float* const from = patch + tap / 3 * kPatch + tap % 3;
-        for (int64_t i = 0; i < kTile; ++i) {
-          for (int64_t j = 0; j < kTile; ++j) {
-            sums[i * kTile + j] += factor * from[i * kPatch + j];
-          }
-        }
+        add_tap<kTile>(factor, patch + tap / 3 * kPatch + tap % 3, sums);
       }
     }
     for (int64_t i = 0; i < kTile; ++i) {

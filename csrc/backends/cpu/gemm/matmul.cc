@@ -17,7 +17,6 @@ using core::DType;
 using plan::KernelArgs;
 using plan::KernelStatus;
 using select::KernelRequest;
-using select::Operand;
 
 template <class T>
 struct Product {

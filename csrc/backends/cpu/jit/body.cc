@@ -432,7 +432,8 @@ void Body::emit_rare() {
 
 void Body::emit_call(Call& call) {
   const Reg64 numbers[] = {as_.rcx, as_.rdx, as_.rsi, as_.rdi, as_.r8, as_.r9, as_.r10, as_.r11};
-  const int bytes = as_.wide() ? 64 : 32, kY = 0, kX = 64, kVectors = 128;
+  constexpr int kY = 0, kX = 64, kVectors = 128;
+  const int bytes = as_.wide() ? 64 : 32;
   const int masks = kVectors + bytes * static_cast<int>(call.vectors.size());
   const int others = masks + 8 * static_cast<int>(call.masks.size());
   const int area = (others + 8 * static_cast<int>(std::size(numbers)) + 63) / 64 * 64;

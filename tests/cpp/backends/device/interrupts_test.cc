@@ -203,7 +203,9 @@ struct Places {
 // The run within finds, makes or drops the recordings among which the one around it looks.
 TEST(DeviceRunsWithinRuns, HaveRecordingsOfTheirOwn) {
   using Case = std::pair<size_t, bool>;
-  for (const auto& [count, gives_up] : {Case(1, false), Case(1, true), Case(9, false)}) {
+  for (const Case& one : {Case(1, false), Case(1, true), Case(9, false)}) {
+    const size_t count = one.first;
+    const bool gives_up = one.second;
     const Made program(kProducts, true);
     const Places own(program.driver, 1.0F);
     std::vector<Places> others;  // nine are more than are kept

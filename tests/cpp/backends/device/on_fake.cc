@@ -106,8 +106,9 @@ SpecializationOptions on_fake(const std::shared_ptr<FakeDriver>& driver,
 core::Result<ir::Graph> optimized(const ir::Graph& graph, const select::KernelTable& kernels) {
   passes::PipelineOptions options;
   options.verify = true;
-  return passes::optimize(graph, select::native_target("fake", core::DType::kFloat32, kernels),
-                          options);
+  return passes::optimize(
+      graph, select::native_target("fake", core::DType::kFloat32, select::composites_of(kernels)),
+      options);
 }
 
 }  // namespace mithril::device::test

@@ -131,8 +131,9 @@ TEST_P(DeviceThreads, EvaluateOneProgram) {
     options->select.exact_conv = options->select.canonical = true;
   }
   SpecializationCache cpu(std::move(passes::optimize(graph, cpu::target())).or_throw(), on_host);
-  const auto native = select::native_target(std::string(target_.options.backend->name()),
-                                            core::DType::kFloat32, *target_.kernels);
+  const auto native =
+      select::native_target(std::string(target_.options.backend->name()), core::DType::kFloat32,
+                            select::composites_of(*target_.kernels));
   SpecializationCache program(std::move(passes::optimize(graph, native)).or_throw(),
                               target_.options);
   // Of all threads, and of each alone.

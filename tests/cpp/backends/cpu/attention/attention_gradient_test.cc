@@ -12,7 +12,6 @@ using attention_cases::Data;
 using attention_cases::fast_isas;
 using attention_cases::Tensor;
 using core::DType;
-using core::HostValue;
 using select::Operand;
 
 /// What the formula says, in float64, in the order of the op's outputs.

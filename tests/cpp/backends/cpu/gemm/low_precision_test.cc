@@ -16,7 +16,6 @@ using core::PackedMatrix;
 using core::WeightFormat;
 using cpu::BFloatUnit;
 using cpu::Isa;
-using cpu::PackedOptions;
 using cpu::PackedProduct;
 using cpu::PackedWay;
 
