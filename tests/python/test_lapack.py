@@ -151,6 +151,23 @@ def test_columns_of_triangles_follow_ieee_rules(lower, spoilt):
     np.testing.assert_allclose(got[1], np.linalg.solve(a[1], b[1]), rtol=1e-12)
 
 
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("columns", [256, 257, 600])
+def test_triangular_solutions_by_columns(lower, columns):
+    """Parts of the right-hand side, which threads share, give the bits of one thread."""
+    triangle = np.tril(positive(300, (2,)))
+    a = triangle if lower else np.swapaxes(triangle, -1, -2)
+    b = matrix(2, 300, columns)
+    layer = lambda: ml.SolveTriangular(lower=lower)  # noqa: E731
+    got = []
+    for threads in (1, 2):
+        pm, data = compiled(layer, [a, b], threads=threads)
+        assert kernels(pm, data) == ["solve_triangular.lapack"]
+        got += pm.evaluate({}, data).values()
+    np.testing.assert_array_equal(got[0], got[1])
+    np.testing.assert_allclose(got[0], np.linalg.solve(a, b), rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e-30, 1e-40, 1e30])
 def test_small_eigenvalues_of_any_scale(scale):
     a = (positive(9, (2,)) * scale).astype(np.float32)

@@ -206,7 +206,8 @@ class Printer {
   int64_t items_of(const Plan& plan, const plan::Step& step, int64_t units) const {
     if (!options_.is_cpu) return std::min(units, options_.most_items);
     const double work = plan::nanoseconds_of(plan, step) / kWorthItem;
-    const int64_t most = std::min(options_.units * kItemsOfUnit, units);
+    const int64_t shares = options_.units == 1 ? 1 : options_.units * kItemsOfUnit;
+    const int64_t most = std::min(shares, units);
     return std::clamp<int64_t>(static_cast<int64_t>(work), 1, std::max<int64_t>(most, 1));
   }
 

@@ -108,10 +108,12 @@ LapackResult Lapack<T>::cholesky(const OpenBlas& blas, const LapackCall<T>& call
 
 template <class T>
 LapackResult Lapack<T>::solve_triangular(const OpenBlas& blas, const LapackCall<T>& call) {
-  std::copy_n(call.in[1], int64_t{call.n} * call.k, call.out[0]);
+  for (int64_t row = 0; row < call.n; ++row) {
+    std::copy_n(call.in[1] + row * call.stride, call.k, call.out[0] + row * call.stride);
+  }
   blas.of<T>().trsm(kRowMajor, kLeft, call.lower ? kLower : kUpper,
                     call.transposed ? kTranspose : kNoTranspose, kAnyDiagonal, call.n, call.k, T{1},
-                    call.in[0], call.n, call.out[0], call.k);
+                    call.in[0], call.n, call.out[0], call.stride);
   return LapackResult::kOk;
 }
 

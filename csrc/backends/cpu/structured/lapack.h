@@ -7,11 +7,11 @@
 namespace mithril::cpu {
 
 /// One matrix of n rows and k columns (square ones: n rows; k columns of the right-hand side), with
-/// what an operation reads and writes. `work` has the `work_size`
-/// elements that the operation's `_work` asks for.
+/// what an operation reads and writes. `work` has the `work_size` elements that the operation's
+/// `_work` asks for. Rows of a right-hand side and of its solution begin `stride` elements apart.
 template <class T>
 struct LapackCall {
-  int n = 0, k = 0;
+  int n = 0, k = 0, stride = 0;
   bool lower = false, transposed = false;
   const T* in[2] = {};
   T* out[3] = {};

@@ -8,6 +8,7 @@
 #include "backends/cpu/structured/openblas_slot.h"
 #include "core/checked.h"
 #include "core/interrupt.h"
+#include "core/rounding.h"
 #include "runtime/detached_call.h"
 #include "select/kernel_dims.h"
 
@@ -30,11 +31,13 @@ struct Matrices {
   BadData complaint = BadData::kSingular;
   int64_t in[2] = {}, out[3] = {};  // elements of a matrix, 0: no such operand
   int64_t work = 0;
-  bool is_long = false;  // one call takes longer than interrupts may wait
+  int64_t parts = 1, part_columns = 0;  // of a right-hand side: a unit solves for one part
+  bool is_long = false;                 // one call takes longer than interrupts may wait
 
-  LapackResult compute(LapackCall<T> call) const {
+  LapackResult compute(LapackCall<T> call, int64_t first_column) const {
     call.n = static_cast<int>(dims.n);
-    call.k = static_cast<int>(dims.k);
+    call.k = static_cast<int>(std::min(part_columns, dims.k - first_column));
+    call.stride = static_cast<int>(dims.k);
     call.lower = dims.lower != 0;
     call.transposed = dims.transposed != 0;
     call.work_size = work;
@@ -64,10 +67,15 @@ KernelStatus run_here(const Matrices<T>& m, const KernelArgs& args, int64_t unit
   if (status != KernelStatus::kOk) return status;
   LapackCall<T> call;
   call.work = static_cast<T*>(args.scratch);
+  const int64_t matrix = unit / m.parts, first_column = unit % m.parts * m.part_columns;
   each_operand(m, call, [&](int at, int64_t size, auto& place) {
-    place = static_cast<T*>(args.buffers[at]) + unit * size;
+    place = static_cast<T*>(args.buffers[at]) + matrix * size;
   });
-  result = m.compute(call);
+  if (m.parts > 1) {
+    call.in[1] += first_column;
+    call.out[0] += first_column;
+  }
+  result = m.compute(call, first_column);
   return KernelStatus::kOk;
 }
 
@@ -108,7 +116,7 @@ KernelStatus run_detached(const Matrices<T>& m, const KernelArgs& args, int64_t 
   const bool has_ended = runtime::run_detached([own] {
     OpenBlasSlot slot;
     own->status = slot.take();
-    if (own->status == KernelStatus::kOk) own->result = own->matrices.compute(own->call);
+    if (own->status == KernelStatus::kOk) own->result = own->matrices.compute(own->call, 0);
   });
   if (!has_ended) return KernelStatus::kCancelled;
   if (own->status != KernelStatus::kOk) return own->status;
@@ -130,7 +138,7 @@ KernelStatus run(const KernelArgs& args, int64_t begin, int64_t end) try {
         m.is_long ? run_detached(m, args, unit, result) : run_here(m, args, unit, result);
     if (status != KernelStatus::kOk) return status;
     if (result != LapackResult::kBadMatrix) continue;
-    args.error->report_matrix(m.complaint, unit);
+    args.error->report_matrix(m.complaint, unit / m.parts);
     return KernelStatus::kBadData;
   }
   return KernelStatus::kOk;
@@ -158,7 +166,17 @@ struct Operation {
   bool is_factor = false;  // of n rows and k columns
   void (*instead)(const ref_linalg_dims&, const LapackCall<T>&) = nullptr;
   BadData complaint = BadData::kSingular;
+  bool by_columns = false;  // each column of the right-hand side has a solution of its own
 };
+
+// How many columns a unit of so many rows solves for. Bits depend on it, and it on no thread.
+int64_t columns_of_part(int64_t n) {
+  constexpr double kPartFlops = 1e9;  // less than interrupts may wait, and packs `n` rows rarely
+  constexpr int64_t kLeast = 32, kMost = 256;
+  const double rows = static_cast<double>(n);
+  const auto columns = static_cast<int64_t>(kPartFlops / std::max(rows * rows, 1.0));
+  return std::clamp(columns / kLeast * kLeast, kLeast, kMost);
+}
 
 template <class T>
 core::Result<plan::Step> step_of(const KernelRequest& request, const Operation<T>& operation) {
@@ -178,11 +196,13 @@ core::Result<plan::Step> step_of(const KernelRequest& request, const Operation<T
   m->work = operation.work(*m->blas, n, k);
   const double flops = operation.flops * static_cast<double>(n) * static_cast<double>(n) *
                        static_cast<double>(operation.is_factor ? std::min(k, n) : std::max(n, k));
-  m->is_long = flops > kLongFlops;
+  m->part_columns = operation.by_columns ? columns_of_part(n) : k;
+  m->parts = operation.by_columns ? std::max<int64_t>(core::ceil_div(k, m->part_columns), 1) : 1;
+  m->is_long = flops > kLongFlops && !operation.by_columns;
   plan::Step step;
   step.kernel = run<T>;
-  step.units = batch;
-  step.grain = grain_of(static_cast<int64_t>(flops));
+  step.units = batch * m->parts;
+  step.grain = grain_of(static_cast<int64_t>(flops / static_cast<double>(m->parts)));
   step.may_fail_on_data = request.op.name == "cholesky" || request.op.name == "solve";
   if (!m->is_long) step.scratch_bytes = static_cast<size_t>(m->work) * sizeof(T);
   step.data = std::move(m);
@@ -202,7 +222,8 @@ struct Cholesky {
 };
 template <class T>
 struct SolveTriangular {
-  static constexpr Operation<T> kIs = {Lapack<T>::solve_triangular, Lapack<T>::no_work, 1};
+  static constexpr Operation<T> kIs = {
+      Lapack<T>::solve_triangular, Lapack<T>::no_work, 1, false, nullptr, BadData::kSingular, true};
 };
 template <class T>
 struct Solve {
