@@ -197,12 +197,13 @@ core::Result<plan::Step> step_of(const KernelRequest& request, const Operation<T
   const double flops = operation.flops * static_cast<double>(n) * static_cast<double>(n) *
                        static_cast<double>(operation.is_factor ? std::min(k, n) : std::max(n, k));
   m->part_columns = operation.by_columns ? columns_of_part(n) : k;
-  m->parts = operation.by_columns ? std::max<int64_t>(core::ceil_div(k, m->part_columns), 1) : 1;
+  m->parts = operation.by_columns ? core::ceil_div(k, m->part_columns) : 1;
   m->is_long = flops > kLongFlops && !operation.by_columns;
   plan::Step step;
   step.kernel = run<T>;
   step.units = batch * m->parts;
-  step.grain = grain_of(static_cast<int64_t>(flops / static_cast<double>(m->parts)));
+  step.grain =
+      grain_of(static_cast<int64_t>(flops / static_cast<double>(std::max<int64_t>(m->parts, 1))));
   step.may_fail_on_data = request.op.name == "cholesky" || request.op.name == "solve";
   if (!m->is_long) step.scratch_bytes = static_cast<size_t>(m->work) * sizeof(T);
   step.data = std::move(m);
