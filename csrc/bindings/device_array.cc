@@ -340,6 +340,12 @@ void bind_device_arrays(py::module_& module) {
            })
       .def("__len__", &length_of)
       .def("__getitem__", &index_of)
+      .def("__setitem__",
+           [](const DeviceArray&, const py::object&, const py::object&) {
+             throw py::type_error(
+                 "an array on a device does not change: make another one, as by "
+                 "backend.where(mask, x, y), or change a copy, np.array(x)");
+           })
       .def("__iter__",
            [](const py::object& self) {
              if (self.cast<const DeviceArray&>().shape.empty()) {

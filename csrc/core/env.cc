@@ -91,7 +91,8 @@ constexpr std::array kRows = {
          "level alone is for all of them"},
         parse_log},
     Row{{"MITHRIL_CACHE_DIR", "folder",
-         "where the C and CUDA backends keep what they compiled; ~/.cache/mithril unless set"},
+         "where the C and CUDA backends keep what they compiled, and ml.tune what it found; "
+         "~/.cache/mithril unless set"},
         [](std::string_view text, Env& env) { env.cache_dir = text; }},
     Row{{"MITHRIL_GGML_LIB", "path", "which libggml to open in place of that of ggml-python"},
         [](std::string_view text, Env& env) { env.ggml_lib = text; }},

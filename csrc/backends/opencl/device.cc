@@ -176,10 +176,13 @@ core::Result<Found> find(const Functions& f, const std::string& wanted) {
   std::vector<std::string> known;
   for (size_t i = 0; i < all.size(); ++i) {
     if (matches(wanted, all[i].info, i)) return all[i];
-    known.push_back(fmt::format("{} = '{}:{}'", i, all[i].info.platform_name, all[i].info.name));
+    const DeviceInfo& info = all[i].info;
+    known.push_back(fmt::format("{} = '{}' = '{}:{}'", i, info.id, info.platform_name, info.name));
   }
   return unavailable(
-      fmt::format("OpenCL: no device is '{}'; there is {}", wanted, fmt::join(known, ", ")));
+      fmt::format("OpenCL: no device is '{}'; there is {}", wanted, fmt::join(known, ", ")),
+      "OpenCLBackend() takes the first GPU, else the first device; a GPU needs its vendor's "
+      "driver");
 }
 
 core::Status check_threads(const DeviceInfo& info, int64_t threads) {
