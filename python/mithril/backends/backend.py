@@ -572,7 +572,7 @@ class Backend(ArrayMethods, BackendFacts, CompileTarget):
         """Gives cached memory of the framework back to the device."""
 
     def get_memory_info(self) -> dict[str, float]:
-        """Memory `used`, at its `peak`, and its `limit`: in MB, and exactly as `…_bytes`."""
+        """Memory `used`, at its `peak`, and its `limit`: in MiB, and exactly as `…_bytes`."""
         return memory_report(*process_memory())
 
     # ----------------------------------------------------------------------- differentiation

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from mithril.errors import ArgumentError, SignatureError, shown
 
-_MB = 2.0**20
+_MIB = 2.0**20
 _MOST_BYTES = 2**63 - 1
 
 
 def memory_report(used: int, peak: int, limit: int) -> dict[str, float]:
     """Bytes as the dictionary that `get_memory_info` returns."""
     exact = {"used": used, "peak": peak, "limit": limit}
-    return {k: v / _MB for k, v in exact.items()} | {f"{k}_bytes": v for k, v in exact.items()}
+    return {k: v / _MIB for k, v in exact.items()} | {f"{k}_bytes": v for k, v in exact.items()}
 
 
 def process_memory() -> tuple[int, int, int]:
