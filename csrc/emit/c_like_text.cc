@@ -49,19 +49,26 @@ const char* const kLibm = R"(#include <math.h>
 
 const char* const kHeadOpenCl = R"(#pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #pragma OPENCL FP_CONTRACT OFF
-typedef uchar m_bool;
-typedef uchar m_u8;
-typedef char m_i8;
-typedef short m_i16;
-typedef int m_i32;
-typedef long m_i64;
-typedef ushort m_f16;
-typedef ushort m_bf16;
-typedef ushort m_w16;
-typedef uint m_w32;
-typedef ulong m_w64;
-typedef float m_f32;
-typedef double m_f64;
+/* Arrays of several types lie in one place, one after the other: compilers may not tell by their
+   types which are apart. */
+#ifdef __clang__
+#define M_ANY_TYPE __attribute__((may_alias))
+#else
+#define M_ANY_TYPE
+#endif
+typedef uchar M_ANY_TYPE m_bool;
+typedef uchar M_ANY_TYPE m_u8;
+typedef char M_ANY_TYPE m_i8;
+typedef short M_ANY_TYPE m_i16;
+typedef int M_ANY_TYPE m_i32;
+typedef long M_ANY_TYPE m_i64;
+typedef ushort M_ANY_TYPE m_f16;
+typedef ushort M_ANY_TYPE m_bf16;
+typedef ushort M_ANY_TYPE m_w16;
+typedef uint M_ANY_TYPE m_w32;
+typedef ulong M_ANY_TYPE m_w64;
+typedef float M_ANY_TYPE m_f32;
+typedef double M_ANY_TYPE m_f64;
 #define M_FN static
 #define M_GLOBAL __global
 #define M_LOCAL __local

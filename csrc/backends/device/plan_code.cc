@@ -106,7 +106,8 @@ class Printer {
       return library_product(plan, planned, call);
     }
     if (call.in_phases != nullptr) return phases(plan, planned, call);
-    if (call.call.empty() && call.in_tile == nullptr) return no_kernel(call);
+    const bool has_text = !call.call.empty() || call.in_tile != nullptr;
+    if (call.product != nullptr && !has_text) return no_kernel(call);
     return function(plan, planned, call, own);
   }
 

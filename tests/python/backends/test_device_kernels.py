@@ -269,3 +269,36 @@ def strided(title):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gradients_of_convolutions_with_strides(title, dtype, device):
     check(strided(title)[0], device, dtype, *strided(title)[1:])
+
+
+NOTHING = {
+    "concat of one": (lambda: joined(1, 0), [0, 4]),
+    "concat": (lambda: joined(2, 1), [0, 3], [0, 4]),
+    "concat of three": (lambda: joined(3, 0), [2, 0], [0, 0], [1, 0]),
+    "roll": (lambda: of(ml.Roll(shift=1, axis=0)), [4, 0]),
+    "shift of frequencies": (lambda: of(ml.FFTShift()), [0, 4]),
+    "features": (lambda: of(ml.PolynomialFeatures(degree=2)), [0, 4]),
+    "exponential": (lambda: of(ml.MatrixExp()), [2, 0, 0]),
+    "rotary": (lambda: of(ml.RotaryEmbedding()), [0, 2, 4, 4]),
+    "recurrent": (lambda: of(ml.LSTM(3, bidirectional=True)), [0, 4, 4]),
+    "non-zero": (lambda: of(ml.NonZero()), [0, 4]),
+    "sort": (lambda: of(ml.Sort()), [4, 0]),
+    "sort of lines": (lambda: of(ml.Sort(axis=0)), [0, 4]),
+    "argsort": (lambda: of(ml.ArgSort()), [0]),
+    "top-k": (lambda: ml.TopK(0), [4, 0]),
+    "unique": (lambda: of(ml.Unique()), [0, 4]),
+}
+
+
+@every_device
+@pytest.mark.parametrize("title", NOTHING)
+def test_arrays_without_elements(title, device):
+    """What sizes of zero leave to be done, which is nothing."""
+    make, *sizes = NOTHING[title]
+    names = [f"x{i}" for i in range(len(sizes))] if title.startswith("concat") else ["input"]
+    data = {name: np.zeros(size, np.float32) for name, size in zip(names, sizes, strict=True)}
+    results = []
+    for one in (ml.CpuBackend(), backend_of(device)[0]):
+        pm = ml.compile(make(), one, data_keys=set(data), shapes=dict(zip(names, sizes, strict=True)))
+        results.append(pm.evaluate(pm.get_parameters(), data))
+    same(results[1], results[0])
