@@ -297,8 +297,9 @@ def test_arrays_without_elements(title, device):
     make, *sizes = NOTHING[title]
     names = [f"x{i}" for i in range(len(sizes))] if title.startswith("concat") else ["input"]
     data = {name: np.zeros(size, np.float32) for name, size in zip(names, sizes, strict=True)}
+    shapes = dict(zip(names, sizes, strict=True))
     results = []
     for one in (ml.CpuBackend(), backend_of(device)[0]):
-        pm = ml.compile(make(), one, data_keys=set(data), shapes=dict(zip(names, sizes, strict=True)))
+        pm = ml.compile(make(), one, data_keys=set(data), shapes=shapes)
         results.append(pm.evaluate(pm.get_parameters(), data))
     same(results[1], results[0])
