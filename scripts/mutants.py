@@ -42,7 +42,7 @@ PY = str(ROOT / ".venv" / "bin" / "python")
 ENOUGH = 0.95
 NO_TESTS, UNKNOWN_TEST = 5, 4  # pytest's status when nothing was collected, or no such test
 COPIED = ("benchmarks", "csrc", "cmake", "tests", "python", "scripts", "docs", "examples",
-          "Makefile", "CMakeLists.txt", "CMakePresets.json", "README.md",
+          "third_party", "Makefile", "CMakeLists.txt", "CMakePresets.json", "README.md",
           "pyproject.toml")  # fmt: skip
 NOT_COPIED = {"__pycache__", "_generated", "_openblas"}
 # They read sources, not the engine.
