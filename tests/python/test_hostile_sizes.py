@@ -19,8 +19,8 @@ RANKS = [13, 16, 17, 30, 64]
 
 
 def outcome(call):
-    """What a call in a process of its own gives: `right`, `wrong: …`, or an error's class. A lock
-    that another thread held at the fork is held for ever there, so that a hang is tried again."""
+    """Returns what a call in a process of its own gives: `right`, `wrong: …`, or an error's class.
+    A lock that another thread held at the fork is held for ever there: a hang is tried again."""
     told = once(call)
     return once(call) if told == f"wrong: signal {int(signal.SIGALRM)}" else told
 

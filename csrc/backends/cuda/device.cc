@@ -145,7 +145,7 @@ core::Status Device::start_pool() {
                 static_cast<void*>(&kept));
 }
 
-// Of one that did not start: those that did live as long as the process, and so does their staging.
+// It did not start: devices that did live as long as the process, and so does their staging.
 Device::~Device() {
   if (pool_ != nullptr) release(functions_.destroy_pool, "cuMemPoolDestroy", pool_);
   for (const cu_event event : {begun_, ended_}) {

@@ -99,7 +99,7 @@ core::Result<plan::Step> make_argsort(const KernelRequest& request) {
                        {"m_PLACE", "m_" + type_of(request.outputs[0])},
                        {"INNER", text_of(d.inner)},
                        {"N", text_of(d.n)}};
-  const int64_t lines = d.n == 0 ? 0 : d.outer * d.inner;
+  const int64_t lines = d.outer * d.inner;
   const auto scratch = static_cast<size_t>(2 * d.n) * core::size_of(request.outputs[0].dtype);
   const double work = static_cast<double>(lines * d.n) * kWorkOfElement;
   if (d.n > kLongestRank) {

@@ -30,7 +30,7 @@ using plan::PlannedStep;
 
 constexpr int64_t kPiece = 4096;       // elements that an item of a CPU takes in one go
 constexpr double kWorthItem = 10'000;  // nanoseconds of work that are worth an item of a CPU
-constexpr int64_t kItemsOfUnit = 4;    // items of a CPU for each compute unit, at most
+constexpr int64_t kItemsOfUnit = 4;    // items for each of several compute units, at most
 // Of a chain: its kernel has the local arrays of all steps, and takes two parameters for each base.
 constexpr int64_t kMostLaunches = 24;
 constexpr size_t kMostBases = 48;
@@ -371,8 +371,8 @@ class Printer {
                                   const FunctionCall& call, int64_t& own_bytes) {
     StepCode out;
     const plan::Step& step = planned.step;
+    if (step.units == 0) return out;
     const bool is_long = options_.is_cpu && call.in_long_items.has_value();
-    if (!is_long && step.units == 0) return out;
     const FunctionCall::Phase phase =
         is_long        ? FunctionCall::Phase{call.in_long_items->call, call.in_long_items->units}
         : call.in_tile ? call.in_tile(options_.tile)

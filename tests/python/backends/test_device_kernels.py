@@ -293,7 +293,7 @@ NOTHING = {
 @every_device
 @pytest.mark.parametrize("title", NOTHING)
 def test_arrays_without_elements(title, device):
-    """What sizes of zero leave to be done, which is nothing."""
+    """Sizes of zero leave nothing to be done."""
     make, *sizes = NOTHING[title]
     names = [f"x{i}" for i in range(len(sizes))] if title.startswith("concat") else ["input"]
     data = {name: np.zeros(size, np.float32) for name, size in zip(names, sizes, strict=True)}

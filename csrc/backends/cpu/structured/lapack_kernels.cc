@@ -71,10 +71,8 @@ KernelStatus run_here(const Matrices<T>& m, const KernelArgs& args, int64_t unit
   each_operand(m, call, [&](int at, int64_t size, auto& place) {
     place = static_cast<T*>(args.buffers[at]) + matrix * size;
   });
-  if (m.parts > 1) {
-    call.in[1] += first_column;
-    call.out[0] += first_column;
-  }
+  call.in[1] += first_column;
+  call.out[0] += first_column;
   result = m.compute(call, first_column);
   return KernelStatus::kOk;
 }
@@ -169,7 +167,8 @@ struct Operation {
   bool by_columns = false;  // each column of the right-hand side has a solution of its own
 };
 
-// How many columns a unit of so many rows solves for. Bits depend on it, and it on no thread.
+// Counts the columns that a unit of so many rows solves for. Bits depend on it, and it on no
+// thread.
 int64_t columns_of_part(int64_t n) {
   constexpr double kPartFlops = 1e9;  // less than interrupts may wait, and packs `n` rows rarely
   constexpr int64_t kLeast = 32, kMost = 256;
