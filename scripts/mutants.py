@@ -47,6 +47,11 @@ COPIED = ("benchmarks", "csrc", "cmake", "tests", "python", "scripts", "docs", "
 NOT_COPIED = {"__pycache__", "_generated", "_openblas"}
 # They read sources, not the engine.
 NOT_RUN = {"test_layout.py", "test_pages.py", "test_readme.py", "test_docstrings.py"}
+BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
+KEYWORD = re.compile(r"(if|for|while|return|else)\b")
+STRINGS = re.compile(r'"(?:\\.|[^"\\])*"')
+COMMENTS = re.compile(r"//.*$", re.MULTILINE)
+DECLARATION = re.compile(r"(?!return\b)(const )?[\w:]+(<.*>)? [&*]?\w+ = ")
 INCLUDE = '#include "mithril_mutant.h"\n'
 HEADER = """// The planted fault that this process runs with; 0 is none.
 #pragma once
@@ -89,11 +94,29 @@ class Fault:
         if near.count(self.right) != 1:
             raise ValueError(f"not once in `at`: {self.right}")
         start = text.index(near) + near.index(self.right)
+        self.check_form(COMMENTS.sub("", text[:start]).rstrip())
         return start, start + len(self.right)
+
+    def is_statement(self):
+        return self.right.rstrip().endswith(";")
+
+    def check_form(self, before):
+        """ValueError where `right`, behind that text, is no whole statement or expression."""
+        for part in (self.right, self.wrong):
+            code = STRINGS.sub("", part)
+            if any(code.count(opening) != code.count(closing) for opening, closing in BRACKETS):
+                raise ValueError(f"open brackets: {part}")
+        if not self.is_statement():
+            if KEYWORD.match(self.right):
+                raise ValueError(f"neither a statement nor an expression: {self.right}")
+        elif DECLARATION.match(self.right):
+            raise ValueError(f"a declaration, which ends with its block: {self.right}")
+        elif not before.endswith((";", "{", "}", ")", ":", "else")):
+            raise ValueError(f"the end of a statement: {self.right}")
 
     def planted(self):
         chosen = f"mithril_mutant({self.number})"
-        if self.right.rstrip().endswith(";"):
+        if self.is_statement():
             return f"{{ if ({chosen}) {{ {self.wrong} }} else {{ {self.right} }} }}"
         return f"({chosen} ? ({self.wrong}) : ({self.right}))"
 
