@@ -45,6 +45,7 @@ COPIED = ("benchmarks", "csrc", "cmake", "tests", "python", "scripts", "docs", "
           "third_party", "Makefile", "CMakeLists.txt", "CMakePresets.json", "README.md",
           "pyproject.toml")  # fmt: skip
 NOT_COPIED = {"__pycache__", "_generated", "_openblas"}
+PRINTED = ("csrc/reference/", "csrc/backends/c/")  # folders of kernels in C
 # They read sources, not the engine.
 NOT_RUN = {"test_layout.py", "test_pages.py", "test_readme.py", "test_docstrings.py"}
 BRACKETS = (("(", ")"), ("[", "]"), ("{", "}"))
@@ -151,6 +152,16 @@ def textually_included(files, faults):
     return [f for f in files if f.endswith(".cc") and any(line in files[f] for line in lines)]
 
 
+def print_right_kernels(files):
+    """The engine prints kernels of C from texts without faults, against which its own are tried."""
+    for name in [name for name in files if name.startswith(PRINTED)]:
+        files["right/" + name] = (ROOT / name).read_bytes()
+    read, cmake = b"file(READ ${file} text)", files["cmake/engine.cmake"]
+    assert cmake.count(read) == 1
+    right = b"string(REPLACE /csrc/ /right/csrc/ file ${file})\n  " + read
+    files["cmake/engine.cmake"] = cmake.replace(read, right)
+
+
 def wanted_tree(faults):
     """Path in the copy -> its bytes."""
     files, stale = {}, []
@@ -167,6 +178,7 @@ def wanted_tree(faults):
             stale.append(f"stale: {file}: {error} (faults {here[0].number} to {here[-1].number})")
     for file in textually_included(files, faults):
         files[file] = INCLUDE.encode() + files[file]
+    print_right_kernels(files)
     files["csrc/mithril_mutant.h"] = HEADER.encode()
     files["csrc/core/mithril_mutant.c"] = SOURCE.encode()
     return files, stale
