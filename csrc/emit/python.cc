@@ -456,8 +456,7 @@ class PythonPrinter {
     auto text = python_tile(program, context);
     if (!text.ok()) return unsupported(node, text.error().message);
     for (std::string& temporary : text->temporaries) line.statements.push_back(temporary);
-    const DType made = program.outputs[0], wanted = graph_.type(node.results[0]).dtype;
-    return made == wanted ? text->expression : astype(text->expression, wanted);
+    return text->expression;
   }
 
   Result<tile::Program> tile_program(const OpDef& op, const Node& node,

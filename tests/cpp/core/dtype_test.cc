@@ -1,5 +1,7 @@
 #include "core/dtype.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,20 @@ TEST(DType, PromotesAsTheTableSays) {
           << kNames[row] << " with " << kNames[column];
     }
   }
+}
+
+TEST(DType, NumbersThatWouldBeRoundedToInfinityOverflow) {
+  const std::pair<DType, double> first[] = {{DType::kFloat16, 65520.0},
+                                            {DType::kBFloat16, 0x1.FFp127},
+                                            {DType::kFloat32, 0x1.FFFFFFp127}};
+  for (const auto& [dtype, number] : first) {
+    EXPECT_TRUE(overflows(number, dtype)) << name(dtype);
+    EXPECT_TRUE(overflows(-number, dtype)) << name(dtype);
+    EXPECT_FALSE(overflows(std::nextafter(number, 0.0), dtype)) << name(dtype);
+    EXPECT_FALSE(overflows(-std::nextafter(number, 0.0), dtype)) << name(dtype);
+    EXPECT_FALSE(overflows(INFINITY, dtype)) << name(dtype);
+  }
+  EXPECT_FALSE(overflows(std::numeric_limits<double>::max(), DType::kFloat64));
 }
 
 TEST(DType, AbstractTypesGiveWayToConcreteOnesOfTheirKind) {

@@ -239,6 +239,22 @@ TEST(CLike, PowersOfDoubles) {
   expect_equal(of, run(of, library.find("power")), "power");
 }
 
+// A counter of 32 bits is the low word of the block, whatever its sign.
+TEST(CLike, CountersOfThreefry) {
+  Builder t;
+  const tile::Reg key = t.load(DType::kInt32), counter = t.load(DType::kInt32);
+  t.store(t.threefry(key, key, counter, 0));
+  t.store(t.threefry(key, key, counter, 1));
+  Case of{t.finish(), 100, 1, {}};
+  std::mt19937 rng(7);
+  for (int k = 0; k < 2; ++k) {
+    of.inputs.push_back(cpu::testing::random_elements(rng, DType::kInt32, 100));
+  }
+  const Library library(
+      print_c_like(std::vector{CLikeKernel{"words", of.program}}, Dialect::kC99).or_throw());
+  expect_equal(of, run(of, library.find("words")), "words");
+}
+
 // A matrix read by columns, beside a row that is the same for all, of three kept dims.
 TEST(CLike, Strides) {
   Builder t;

@@ -107,6 +107,24 @@ TEST(Python, SpellsNumbersWhereTheyAreUsed) {
 )");
 }
 
+TEST(Python, GivesNumbersTheirTypesBesideArraysOfOthers) {
+  EXPECT_THAT(emitted(graph(R"(graph m<f32, i64>(%c: bool[b]) {
+  %0 = constant(value=0.5, dtype=f32) : f32[]
+  %1 = constant(value=2.0, dtype=f32) : f32[]
+  %2 = where(%c, %0, %1) : f32[b]
+  return y=%2
+})")),
+              HasSubstr("where(v0, ops.scalar(0.5, ops.float32), ops.scalar(2.0, ops.float32))"));
+}
+
+TEST(Python, GivesSeveralAxesAsATuple) {
+  EXPECT_THAT(emitted(graph(R"(graph m<f32, i64>(%x: f32[2, 3, 4]) {
+  %0 = sum(%x, axis=[0, 2], keepdim=false) : f32[3]
+  return y=%0
+})")),
+              HasSubstr("axis=(0, 2)"));
+}
+
 TEST(Python, HandsTensorLiteralsOverBesideTheText) {
   const ir::Graph g = graph(R"(graph m<f32, i64>(%x: f32[2]) {
   %0 = constant(value=tensor<f32[2]>(1.0, 2.0)) : f32[2]

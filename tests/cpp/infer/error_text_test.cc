@@ -54,6 +54,18 @@ TEST(ErrorText, Axis) {
       "sum: axis must not repeat, got axis: (0, -2) for input: [2, 3]");
 }
 
+// Of rank 2, which the output asks for, both axes are one.
+TEST(ErrorText, AxesThatMeetAtTheOnlyRank) {
+  const std::vector<std::pair<std::string, std::string>> shapes{{"input", "...V"}, {"output", ""}};
+  const auto sum = [&](std::vector<int64_t> axes) {
+    return error_of("sum", shapes, {{"axis", HostValue::ints(axes)}, {"keepdim", false}});
+  };
+  EXPECT_EQ(sum({0, -1}), "no error");
+  const std::string text = sum({0, -2});
+  EXPECT_EQ(text.substr(0, text.find('\n')),
+            "sum: input: [(V1, ...)] and output: [] do not agree over axis: (0, -2)");
+}
+
 TEST(ErrorText, ElementCount) {
   const std::string text =
       error_of("reshape", {{"input", "2, 3"}}, {}, {{"shape", HostValue::ints({4, 2})}});

@@ -1,3 +1,4 @@
+// Covers: ir/builder.cc
 #include "ir/halves.h"
 
 #include "passes/autodiff.h"
@@ -158,6 +159,40 @@ TEST(Halves, SingleRoundingsHaveRulesInHalves) {
 }
 )",
       differentiated);
+}
+
+// Values that are rounded side by side give each other's gradients something to add up.
+TEST(Halves, ABodyOfSeveralRoundingsSideBySideIsInFloat32) {
+  const ir::Graph graph = std::move(ir::parse(R"(graph m<f16, i64>(%x: f16[4, 2]) {
+  %0 = polynomial_features(%x, degree=2) : f16[4, 5]
+  return y=%0
+})"))
+                              .or_throw();
+  const std::string text = ir::print(std::move(decomposed(graph)).or_throw());
+  EXPECT_NE(text.find("cast(%x, dtype=f32)"), std::string::npos) << text;
+}
+
+// 70,000 is infinite in float16, and the sum need not be.
+TEST(Halves, ANumberBeyondAHalfIsTakenInFloat32) {
+  ir::Graph graph =
+      std::move(ir::parse("graph m<f16, i64>(%x: f16[4]) {\n  return y=%x\n}\n")).or_throw();
+  ir::Builder b(graph);
+  const ir::Value sum = b.call("add", std::vector<ir::Operand>{b.value(0), 70000.0});
+  const ir::Value near = b.call("add", std::vector<ir::Operand>{b.value(0), 65504.0});
+  ASSERT_TRUE(b.status().ok());
+  EXPECT_EQ(sum.dtype(), core::DType::kFloat16);
+  EXPECT_EQ(near.dtype(), core::DType::kFloat16);
+  graph.outputs = {{"y", sum.id}, {"z", near.id}};
+  EXPECT_EQ(ir::print(graph), R"(graph m<f16, i64>(%x: f16[4]) {
+  %0 = cast(%x, dtype=f32) : f32[4]
+  %1 = constant(value=70000.0, dtype=f32) : f32[]
+  %2 = add(%0, %1) : f32[4]
+  %3 = cast(%2, dtype=f16) : f16[4]
+  %4 = constant(value=65504.0, dtype=f16) : f16[]
+  %5 = add(%x, %4) : f16[4]
+  return y=%3, z=%5
+}
+)");
 }
 
 tile::Program body_of(const char* op, core::DType dtype) {

@@ -123,6 +123,18 @@ TEST(DeviceStorage, HasAddressesThatOnlyTheDriverKnows) {
   EXPECT_THROW(FakeDriver().stored(storage->address()), core::ErrorException);
 }
 
+// What the queue has not run yet needs the kernels of a program that is thrown away.
+TEST(DeviceStorage, AProgramGoesAfterItsRuns) {
+  Placed placed(kLoops);
+  ASSERT_TRUE(placed.run().ok());
+  EXPECT_GT(placed.driver->unwaited(), 0);
+  placed.driver->clear();
+  placed.made.reset();
+  placed.cache.reset();
+  EXPECT_EQ(placed.driver->count("fake.finish"), 1);
+  placed.expect_outputs();
+}
+
 TEST(DeviceStorage, OfNothing) {
   const auto driver = std::make_shared<FakeDriver>();
   const StoragePtr storage = stored(driver, {});

@@ -49,6 +49,7 @@ TYPED_TEST(GemmPack, PutsLanesSideBySide) {
           this->check(isa, lanes, width, depth, 1, lanes + 2);
           this->check(isa, lanes, width, depth, depth + 1, 1);
           this->check(isa, lanes, width, depth, 2 * depth, 2);
+          this->check(isa, lanes, width, depth, 1, 1);  // rows that lie in each other
         }
       }
     }
