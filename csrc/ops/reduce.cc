@@ -111,13 +111,9 @@ void define_sums(OpFamily& ops) {
       .promote_float()
       .compose([](Builder& b) {
         if (needs_known_axis(b)) return Value();
-        // Narrow floats are summed in f32: their sum may not fit where their mean does.
         const Value x = b.in("input");
-        const bool narrow = x && (x.dtype() == DType::kFloat16 || x.dtype() == DType::kBFloat16);
-        const Value wide = narrow ? cast(x, DType::kFloat32) : x;
-        const Value total = reduce("sum", wide, given(b, "axis"), given(b, "keepdim"));
-        const Value result = total / count(wide, b.attr("axis"));
-        return narrow ? cast(result, x.dtype()) : result;
+        const Value total = reduce("sum", x, given(b, "axis"), given(b, "keepdim"));
+        return total / count(x, b.attr("axis"));
       })
       .gradient([](GradBuilder& g) {
         const Value x = g.in("input");

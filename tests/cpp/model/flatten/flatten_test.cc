@@ -181,6 +181,22 @@ TEST(Flatten, Roles) {
               IsEmpty());
 }
 
+TEST(Flatten, InputsOfDiscardedOutputsStayWhereAnOpReadsThose) {
+  Model model;
+  model.extend(leaf("add"), at({{"left", "a"}, {"right", "b"}, {"output", "z"}}));
+  model.extend(leaf("relu"), at({{"input", "z"}, {"output", "w"}}));
+  model.extend(leaf("relu"), at({{"input", "c"}, {"output", "y"}}));
+  model.expose_keys({"z", "w", "y"});
+  const Config<ShapeTemplate> shapes = {
+      {"a", test::sizes({2})}, {"b", test::sizes({2})}, {"c", test::sizes({3})}};
+  const FlatGraph kept = flat(model, {.discard_keys = {"z", "w"}, .shapes = shapes});
+  EXPECT_THAT(kept.outputs, ElementsAre("y"));
+  EXPECT_THAT(names(kept, ir::Role::kData), ElementsAre("a", "b", "c"));
+  const FlatGraph dropped =
+      flat(model, {.discard_keys = {"z", "w"}, .shapes = shapes, .drops_discarded = true});
+  EXPECT_THAT(names(dropped, ir::Role::kData), ElementsAre("c"));
+}
+
 TEST(Flatten, OptionErrors) {
   const Model model = mlp();
   EXPECT_EQ(failure(model, {.trainable_keys = {"q"}}), Code::kKeyUnknown);
