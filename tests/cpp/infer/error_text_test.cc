@@ -54,7 +54,7 @@ TEST(ErrorText, Axis) {
       "sum: axis must not repeat, got axis: (0, -2) for input: [2, 3]");
 }
 
-// Of rank 2, which the output asks for, both axes are one.
+// The output asks for rank 2, at which both axes are the same one.
 TEST(ErrorText, AxesThatMeetAtTheOnlyRank) {
   const std::vector<std::pair<std::string, std::string>> shapes{{"input", "...V"}, {"output", ""}};
   const auto sum = [&](std::vector<int64_t> axes) {

@@ -123,7 +123,7 @@ TEST(DeviceStorage, HasAddressesThatOnlyTheDriverKnows) {
   EXPECT_THROW(FakeDriver().stored(storage->address()), core::ErrorException);
 }
 
-// What the queue has not run yet needs the kernels of a program that is thrown away.
+// A program that is thrown away waits for its runs in the queue, which need its kernels.
 TEST(DeviceStorage, AProgramGoesAfterItsRuns) {
   Placed placed(kLoops);
   ASSERT_TRUE(placed.run().ok());
