@@ -70,6 +70,22 @@ class OpenClProgram final : public DeviceProgram {
             overwrites, std::move(recorder), pool) {}
 };
 
+void def_functions_of_tests(py::module_& module) {
+  // Failures of drivers' functions, and what is alive.
+  module.def("device_inject_failure", &device::inject_failure, py::arg("symbol"), py::arg("nth"),
+             py::arg("status"), py::arg("lasts") = false);
+  module.def("device_injected_failures", &device::injected_failures, py::arg("symbol"));
+  // Tiles of convolutions, for measurements, too.
+  module.def("device_force_winograd_tile", [](std::optional<int64_t> tile) {
+    if (tile && *tile != 0 && *tile != 2 && *tile != 4) {
+      throw py::value_error("a tile is 0, 2 or 4 wide");
+    }
+    device::force_winograd_tile(tile);
+  });
+  module.def("opencl_functions", &opencl::injectable_symbols);
+  module.def("device_live_objects", &device::live_objects);
+}
+
 }  // namespace
 
 ir::Target opencl_target(core::DType default_float) {
@@ -86,19 +102,7 @@ void bind_opencl(py::module_& module) {
   module.def("opencl_has_kernel", [](std::string_view op) {
     return select::KernelTable(opencl::kernel_families(true)).has(op);
   });
-  // For tests: failures of drivers' functions, and what is alive.
-  module.def("device_inject_failure", &device::inject_failure, py::arg("symbol"), py::arg("nth"),
-             py::arg("status"), py::arg("lasts") = false);
-  module.def("device_injected_failures", &device::injected_failures, py::arg("symbol"));
-  // For tests and measurements: tiles of convolutions.
-  module.def("device_force_winograd_tile", [](std::optional<int64_t> tile) {
-    if (tile && *tile != 0 && *tile != 2 && *tile != 4) {
-      throw py::value_error("a tile is 0, 2 or 4 wide");
-    }
-    device::force_winograd_tile(tile);
-  });
-  module.def("opencl_functions", &opencl::injectable_symbols);
-  module.def("device_live_objects", &device::live_objects);
+  def_functions_of_tests(module);
   py::class_<Device, device::Driver, std::shared_ptr<Device>>(module, "OpenClDevice",
                                                               "A device of OpenCL.")
       .def(

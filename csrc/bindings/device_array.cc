@@ -145,8 +145,9 @@ DeviceNotAvailable : where the driver fails, also of what nobody has waited for;
 OutOfMemoryError : the device has no memory left
 )";
 
-template <class Class>
-void def_methods(Class& bound) {
+using BoundArray = py::class_<DeviceArray>;
+
+void def_methods(BoundArray& bound) {
   static constexpr std::pair<const char*, const char*> kMethods[] = {
       {"sum", "sum"},         {"mean", "mean"},       {"max", "max"},
       {"min", "min"},         {"prod", "prod"},       {"any", "any"},
@@ -167,8 +168,7 @@ void def_methods(Class& bound) {
   });
 }
 
-template <class Class>
-void def_operators(Class& bound) {
+void def_operators(BoundArray& bound) {
   // By name and method of the backend; reflected ones turn their operands round.
   static constexpr std::pair<const char*, const char*> kBinary[] = {
       {"add", "add"},        {"sub", "subtract"},          {"mul", "multiply"},
@@ -220,38 +220,7 @@ void check_unlocked() {
   MITHRIL_CHECK(PyGILState_Check() == 0, "a device is waited for with Python's lock held");
 }
 
-}  // namespace
-
-DeviceArray* device_array(PyObject* object) {
-  return Py_TYPE(object) == array_type ? py::handle(object).cast<DeviceArray*>() : nullptr;
-}
-
-py::object make_device_array(const DeviceArray& like, py::object dtype,
-                             std::span<const int64_t> shape, size_t bytes) {
-  auto storage =
-      Storage::make(like.storage->shared_driver(), static_cast<int64_t>(bytes)).or_throw();
-  return py::cast(DeviceArray{
-      std::move(storage), 0, {shape.begin(), shape.end()}, std::move(dtype), like.backend});
-}
-
-py::object rows_of(const DeviceArray& array, int64_t first, int64_t count) {
-  DeviceArray out = array;
-  const int64_t rows = array.shape.at(0);
-  if (rows > 0) out.offset += static_cast<int64_t>(array.bytes()) / rows * first;
-  out.shape[0] = count;
-  return py::cast(std::move(out));
-}
-
-py::object host_array(const DeviceArray& array) {
-  const size_t bytes = array.bytes();
-  py::object out = make_output_array(array.dtype.ptr(), array.shape, bytes);
-  void* const to = py::reinterpret_borrow<py::array>(out).mutable_data();
-  transfer([&] { return array.storage->read(array.offset, to, static_cast<int64_t>(bytes)); });
-  return out;
-}
-
-void bind_device_arrays(py::module_& module) {
-  if (core::env().verify) device::Driver::check_before_locks(&check_unlocked);
+void bind_drivers(py::module_& module) {
   py::class_<device::Driver, std::shared_ptr<device::Driver>>(module, "DeviceDriver",
                                                               "The queue of a device.")
       .def("array", &from_host_array, py::arg("values"), py::arg("backend"),
@@ -291,9 +260,10 @@ void bind_device_arrays(py::module_& module) {
         const GilRelease release;
         return driver.has_exact_bits().or_throw();
       });
-  py::class_<DeviceArray> bound(module, "Array", kClassDoc);
-  bound.def(py::init(&refuse_to_make))
-      .def_property_readonly("shape", &sizes_tuple)
+}
+
+void def_properties(BoundArray& bound) {
+  bound.def_property_readonly("shape", &sizes_tuple)
       .def_property_readonly("ndim", [](const DeviceArray& array) { return array.shape.size(); })
       .def_property_readonly("size",
                              [](const DeviceArray& array) { return core::product(array.shape); })
@@ -307,11 +277,14 @@ void bind_device_arrays(py::module_& module) {
       .def("to_numpy", &host_array)
       .def("item", [](const DeviceArray& array) { return of_item(array, "item"); })
       .def("tolist", [](const DeviceArray& array) { return of_item(array, "tolist"); })
-      .def("is_on",
-           [](const DeviceArray& array, const device::Driver& driver) {
-             return &array.storage->driver() == &driver;
-           })
-      .def("__array__", &as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
+      .def("is_on", [](const DeviceArray& array, const device::Driver& driver) {
+        return &array.storage->driver() == &driver;
+      });
+}
+
+// How other libraries, devices and processes get at its values.
+void def_exchange(BoundArray& bound) {
+  bound.def("__array__", &as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       .def("__dlpack_device__", &dlpack_device)
       .def(
           "__dlpack__",
@@ -333,12 +306,14 @@ void bind_device_arrays(py::module_& module) {
             return self.attr("backend").attr("to_device")(self, device);
           },
           py::arg("device"), py::pos_only(), py::kw_only(), py::arg("stream") = py::none())
-      .def("__reduce__",
-           [](const DeviceArray& array) {
-             return py::make_tuple(array.backend.attr("to_device"),
-                                   py::make_tuple(host_array(array)));
-           })
-      .def("__len__", &length_of)
+      .def("__reduce__", [](const DeviceArray& array) {
+        return py::make_tuple(array.backend.attr("to_device"), py::make_tuple(host_array(array)));
+      });
+}
+
+// What it shares with lists and numbers.
+void def_protocols(BoundArray& bound) {
+  bound.def("__len__", &length_of)
       .def("__getitem__", &index_of)
       .def("__setitem__",
            [](const DeviceArray&, const py::object&, const py::object&) {
@@ -362,10 +337,50 @@ void bind_device_arrays(py::module_& module) {
   for (const char* name : {"__float__", "__int__", "__bool__", "__index__", "__complex__"}) {
     bound.def(name, [name](const DeviceArray& array) { return of_item(array, name); });
   }
-  bound.attr("__module__") = "mithril";
-  bound.attr("__array_priority__") = 1000;  // NumPy's operators leave it to ours
+}
+
+}  // namespace
+
+DeviceArray* device_array(PyObject* object) {
+  return Py_TYPE(object) == array_type ? py::handle(object).cast<DeviceArray*>() : nullptr;
+}
+
+py::object make_device_array(const DeviceArray& like, py::object dtype,
+                             std::span<const int64_t> shape, size_t bytes) {
+  auto storage =
+      Storage::make(like.storage->shared_driver(), static_cast<int64_t>(bytes)).or_throw();
+  return py::cast(DeviceArray{
+      std::move(storage), 0, {shape.begin(), shape.end()}, std::move(dtype), like.backend});
+}
+
+py::object rows_of(const DeviceArray& array, int64_t first, int64_t count) {
+  DeviceArray out = array;
+  const int64_t rows = array.shape.at(0);
+  if (rows > 0) out.offset += static_cast<int64_t>(array.bytes()) / rows * first;
+  out.shape[0] = count;
+  return py::cast(std::move(out));
+}
+
+py::object host_array(const DeviceArray& array) {
+  const size_t bytes = array.bytes();
+  py::object out = make_output_array(array.dtype.ptr(), array.shape, bytes);
+  void* const to = py::reinterpret_borrow<py::array>(out).mutable_data();
+  transfer([&] { return array.storage->read(array.offset, to, static_cast<int64_t>(bytes)); });
+  return out;
+}
+
+void bind_device_arrays(py::module_& module) {
+  if (core::env().verify) device::Driver::check_before_locks(&check_unlocked);
+  bind_drivers(module);
+  BoundArray bound(module, "Array", kClassDoc);
+  bound.def(py::init(&refuse_to_make));
+  def_properties(bound);
+  def_exchange(bound);
+  def_protocols(bound);
   def_methods(bound);
   def_operators(bound);
+  bound.attr("__module__") = "mithril";
+  bound.attr("__array_priority__") = 1000;  // NumPy's operators leave it to ours
   array_type = reinterpret_cast<PyTypeObject*>(bound.ptr());
 }
 

@@ -69,9 +69,10 @@ void cut_traceback() {
   raise_again(exception);
 }
 
-// NotImplemented where there is none, or it does not take the call.
+// NotImplemented where there is none, or it does not take the call. It is found without the class's
+// `__getattr__`, whose look-up Python pays for at every attribute.
 PyObject* take_shortcut(PyObject* name, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  PyObject* shortcut = count == 0 ? nullptr : PyObject_GetAttr(args[0], name);
+  PyObject* shortcut = count == 0 ? nullptr : PyObject_GenericGetAttr(args[0], name);
   if (shortcut == nullptr) PyErr_Clear();
   PyObject* result = Py_NotImplemented;
   if (shortcut == nullptr || shortcut == Py_None) {

@@ -422,7 +422,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     const size_t carries = loop.carry_bytes.size(), xs = loop.x_bytes.size();
     const size_t ys = loop.y_bytes.size();
     const size_t inputs = carries + xs + static_cast<size_t>(loop.constants);
-    const int64_t spare = place.behind, own = place.behind + memory_.carries(loop);
+    const int64_t own = place.behind + memory_.carries(loop);
     std::string text = "  {\n";
     const auto line = [&](const std::string& more) { text += "    " + more + "\n"; };
     line(fmt::format("const void* in[{}];", std::max<size_t>(inputs, 1)));
@@ -432,19 +432,7 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     for (size_t c = carries + xs; c < inputs; ++c) {
       line(fmt::format("in[{}] = {};", c, address(place, planned, c)));
     }
-    // A carry is read where the step before wrote it: in two places in turn, at last in the result.
-    std::string read, write;
-    int64_t at = spare;
-    for (size_t c = 0; c < carries; ++c) {
-      const std::string before = address(place, planned, c);
-      const std::string result = address(place, planned, inputs + c);
-      const std::string last = fmt::format("(({} - i) & 1) == 0", loop.length);
-      read += fmt::format("      in[{}] = i == 0 ? {} : {} ? (const void*){} : arena + {};\n", c,
-                          before, last, result, at);
-      write += fmt::format("      out[{}] = (({} - i) & 1) == 0 ? {} : arena + {};\n", c,
-                           loop.length - 1, result, at);
-      at += rounded_up(loop.carry_bytes[c]);
-    }
+    const auto [read, write] = print_carries(place, planned, inputs);
     line(loop.condition.is_there() ? "for (;; ++i) {"
                                    : fmt::format("for (; i < {}; ++i) {{", loop.length));
     text += read;
@@ -476,6 +464,27 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
                        address(place, planned, inputs + c), loop.carry_bytes[c]));
     }
     return text + "  }\n";
+  }
+
+  // Where a step reads its carries and where it writes them. A carry is read where the step before
+  // wrote it: in two places in turn, at last in the result.
+  static std::pair<std::string, std::string> print_carries(const Place& place,
+                                                           const PlannedStep& planned,
+                                                           size_t inputs) {
+    const plan::RegionLoop& loop = *planned.step.loop;
+    std::string read, write;
+    int64_t at = place.behind;
+    for (size_t c = 0; c < loop.carry_bytes.size(); ++c) {
+      const std::string before = address(place, planned, c);
+      const std::string result = address(place, planned, inputs + c);
+      const std::string last = fmt::format("(({} - i) & 1) == 0", loop.length);
+      read += fmt::format("      in[{}] = i == 0 ? {} : {} ? (const void*){} : arena + {};\n", c,
+                          before, last, result, at);
+      write += fmt::format("      out[{}] = (({} - i) & 1) == 0 ? {} : arena + {};\n", c,
+                           loop.length - 1, result, at);
+      at += rounded_up(loop.carry_bytes[c]);
+    }
+    return {std::move(read), std::move(write)};
   }
 
   // Where the carries are behind the last step.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril import _core
 from mithril.base.checks import checked_str
 from mithril.base.public import public
 from mithril.errors import ArgumentError, KeyNotFound, SignatureError, shown, suggestion
 from mithril.execution.interface import CompileTarget
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["available_backends", "get_backend", "register_backend"]
 
@@ -92,7 +94,9 @@ def available_backends() -> list[str]:
     return sorted({*_BUILT_IN, *_registered, *_plugins()})
 
 
-def _plugins() -> dict[str, metadata.EntryPoint]:
+def _plugins() -> dict[str, EntryPoint]:
     if _core.plugins_disabled():
         return {}
+    from importlib import metadata  # takes 20 ms to import: longer than most programs to compile
+
     return {point.name: point for point in metadata.entry_points(group=_GROUP)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 import stat
 import time
 from collections.abc import Iterator
@@ -66,7 +65,7 @@ def replacing(what: str, path: Any) -> Iterator[IO[bytes]]:
     folder, name = os.path.split(target)
     prefix = f".{name[:100]}."
     _remove_left(folder, prefix)
-    temporary = os.path.join(folder, f"{prefix}{secrets.token_hex(_TOKEN)}.tmp")
+    temporary = os.path.join(folder, f"{prefix}{os.urandom(_TOKEN).hex()}.tmp")
     try:  # an interrupt may come at any place: also between the system's call and the assignment
         descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         with os.fdopen(descriptor, "w+b") as file:

@@ -9,7 +9,6 @@ function of its own, ``own_g_tanh`` with a gradient of its own, ``own_fg_tanh`` 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import inspect
 import math
@@ -238,9 +237,11 @@ def _strangers(cls: type) -> list[str]:
 
 def _near(name: str, known: list[str]) -> str:
     """Returns an op with the same letters in another order, else a very similar one, else ""."""
+    from difflib import get_close_matches
+
     letters = sorted(name)
     swapped = [op for op in known if sorted(op) == letters and op != name]
-    near = difflib.get_close_matches(name, swapped or known, 1, 0.0 if swapped else 0.85)
+    near = get_close_matches(name, swapped or known, 1, 0.0 if swapped else 0.85)
     return near[0] if near else ""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -59,8 +58,10 @@ def define_op(formula: str, rows: tuple, result: tuple, opaque: bool) -> str:
     signature = (formula, rows, result, opaque)
     found = _ops.get(signature)
     if found is None:
+        from hashlib import sha256  # loads OpenSSL: 2 ms that most processes need not wait for
+
         said = signature if opaque else signature[:3]
-        digest = hashlib.sha256(repr(said).encode()).hexdigest()[:16]
+        digest = sha256(repr(said).encode()).hexdigest()[:16]
         found = f"user_{digest}_{formula}"
         _core.define_primitive(found, list(rows), result, opaque)
         _ops[signature] = found

@@ -510,8 +510,13 @@ def as_argument(value: Any, used: Uses, what: str = "connection", depth: int = 0
 def as_arguments(model: Any, connections: dict[str, Any], used: Uses) -> dict[str, Any]:
     """Converts the arguments of `connect` to the engine's form. A value that is given here counts,
     and not the default of the model's class."""
-    said = {key: _value_of(value) for key, value in connections.items()}
-    used.forget_defaults(model, {key: value for key, value in said.items() if value is not MISSING})
+    stated = {
+        key: value
+        for key, argument in connections.items()
+        if type(argument) is not str and (value := _value_of(argument)) is not MISSING
+    }
+    if stated:
+        used.forget_defaults(model, stated)
     return {
         key: value
         if type(value) is str and value.isascii()

@@ -144,7 +144,7 @@ class Uses:
 
     def forget_defaults(self, model: Any, values: dict[str, Any]) -> None:
         """Clears defaults of the model's class on keys that get a value which they may have."""
-        node, defaults = model._node, model._class_defaults if values else {}
+        node, defaults = model._node, model._class_defaults
         for key in defaults.keys() & values.keys():
             if not node.is_submodel and node.is_valued(key) and _may_have(node, key, values[key]):
                 node.clear([key], 1)

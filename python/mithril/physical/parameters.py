@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -58,7 +58,7 @@ class Parameters(Face):
         array([1., 1.], dtype=float32)
         """
         if seed is None:
-            seed = secrets.randbits(63)
+            seed = int.from_bytes(os.urandom(8), "little") >> 1
         seed = _seed("randomize_params", seed)
         by_name = initializers(init, self.param_keys)
         left_out = left_out_names(excluded_keys, self.param_keys)

@@ -50,19 +50,22 @@ def target_of(backend: Any, native: bool = True) -> dict[str, Any]:
     """Describes a backend to the engine (ir::Target)."""
     native = native and backend.runs_plans
     functions, gradients = ({}, {}) if native else own_ops.names(backend)
-    whole = backend.op_names - _composites() if functions else backend.op_names
     return {
         "native": native,
         "name": backend.engine_target if native else backend.backend_type,
         "default_float": str(backend.default_dtype),
         "default_int": str(backend.default_int),
         "compute_float": backend.compute_dtype and str(backend.compute_dtype),
-        "keeps_whole": []
-        if native
-        else [*sorted(whole), *op_names(backend), *own_ops.emitted_names(backend)],
+        "keeps_whole": [] if native else _kept_whole(backend, bool(functions)),
         "own_functions": functions,
         "own_gradients": gradients,
     }
+
+
+def _kept_whole(backend: Any, brings_functions: bool) -> list[str]:
+    """Lists the ops that emitted text calls, and does not compose of others."""
+    whole = backend.op_names - _composites() if brings_functions else backend.op_names
+    return [*sorted(whole), *op_names(backend), *own_ops.emitted_names(backend)]
 
 
 @functools.cache
