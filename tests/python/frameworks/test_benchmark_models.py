@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from emulated_cuda import NO_CUDA
 
-from benchmarks import gpu, launches
+from benchmarks import composing, gpu, launches
 from benchmarks.devices import backend
 from benchmarks.harness import Settings, difference
 from benchmarks.nets import Gpt2, Net, Resnet, Vit, count_work
@@ -117,3 +117,9 @@ def test_what_is_launched_by_hand(name):
     for _ in range(2):
         np.testing.assert_array_equal(by_hand.result()["output"], np.maximum(x, 0))
         by_hand.run()
+
+
+def test_pairs_are_checked_after_they_are_composed():
+    composing.check(composing.stack(2), 2)
+    with pytest.raises(AssertionError, match="not what it should be"):
+        composing.check(composing.stack(2), 3)
