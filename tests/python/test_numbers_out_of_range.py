@@ -223,6 +223,26 @@ def test_integers_that_the_default_does_not_hold(backend_name):
     assert int(backend.to_numpy(backend.array(2**40, dtype="int64"))) == 2**40
 
 
+OF_TWO = {
+    "divide": np.divide,
+    "power": np.power,
+    "floor_divide": np.floor_divide,
+    "remainder": np.remainder,
+    "atan2": np.arctan2,
+}
+
+
+@pytest.mark.parametrize("op", OF_TWO)
+def test_integers_of_more_than_32_bits_beside_floats(op, backend_name):
+    backend = ml.get_backend(backend_name)
+    x = np.array([1.0, -1.0], np.float32)
+    for number in (3_000_000_000, 2**40, -(2**40)):
+        found = backend.to_numpy(getattr(backend, op)(backend.array(x), number))
+        with np.errstate(all="ignore"):
+            expected = OF_TWO[op](x.astype(np.float64), np.float64(number))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 # --- seeds ----------------------------------------------------------------------------------------
 
 

@@ -81,6 +81,9 @@ tanh, sigmoid = _in_wide(_jnp.tanh), _in_wide(_lax.logistic)
 erf, erfc = _lax.erf, _lax.erfc
 
 
+_ARGUMENTS = (_jax.Array, float)  # of compiled functions, as they are
+
+
 def _with_jvp(function, jvp):
     """Gives a function a rule of its own for derivatives. It is compiled, for JAX inspects the
     signatures of others at every call, which takes 0.3 ms."""
@@ -91,13 +94,20 @@ def _with_jvp(function, jvp):
 
 def _of_two(function):
     """A function of two operands of one type of floats, with halves computed in float32. It is
-    compiled, for conversions alone take 0.1 ms each."""
+    compiled, for conversions alone take 0.1 ms each; other numbers than floats are converted
+    before, since integers of more than 32 bits are no arguments of compiled functions."""
 
     @_functools.partial(_jax.jit, inline=True)
-    def run(x, y):
+    def compiled(x, y):
         dtype = _jnp.result_type(x, y)
         x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
         return function(x, y).astype(dtype)
+
+    def run(x, y):
+        if not (isinstance(x, _ARGUMENTS) and isinstance(y, _ARGUMENTS)):
+            dtype = _jnp.result_type(x, y)
+            x, y = _jnp.asarray(x, dtype), _jnp.asarray(y, dtype)
+        return compiled(x, y)
 
     return run
 
