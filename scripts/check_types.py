@@ -8,6 +8,7 @@ with the stubs that the build makes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -97,8 +98,12 @@ def by_pyright(files: Iterable[Path], out: Path = OUT) -> list[Finding]:
 
 
 def _output(tool: str, *arguments: str) -> str:
+    """What a tool prints. It does not see an activated .venv: pyright would read frameworks."""
     command = [sys.executable, "-m", tool, *arguments]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    own = str(Path(sys.executable).parent)
+    path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != own)
+    env = {**os.environ, "PATH": path}
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     return run.stdout or run.stderr
 
 
