@@ -98,7 +98,7 @@ def by_pyright(files: Iterable[Path], out: Path = OUT) -> list[Finding]:
 
 
 def _output(tool: str, *arguments: str) -> str:
-    """What a tool prints. It does not see an activated .venv: pyright would read frameworks."""
+    """Returns the output of a tool, which sees no activated .venv: pyright reads frameworks."""
     command = [sys.executable, "-m", tool, *arguments]
     own = str(Path(sys.executable).parent)
     path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != own)

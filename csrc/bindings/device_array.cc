@@ -282,7 +282,7 @@ void def_properties(BoundArray& bound) {
       });
 }
 
-// How other libraries, devices and processes get at its values.
+// Defines the methods by which other libraries, devices and processes get the values.
 void def_exchange(BoundArray& bound) {
   bound.def("__array__", &as_array, py::arg("dtype") = py::none(), py::arg("copy") = py::none())
       .def("__dlpack_device__", &dlpack_device)
@@ -311,7 +311,7 @@ void def_exchange(BoundArray& bound) {
       });
 }
 
-// What it shares with lists and numbers.
+// Defines the methods that lists and numbers have, too.
 void def_protocols(BoundArray& bound) {
   bound.def("__len__", &length_of)
       .def("__getitem__", &index_of)

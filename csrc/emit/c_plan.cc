@@ -466,8 +466,8 @@ int {2}_run(const void* const* inputs, void* const* outputs, const void* const* 
     return text + "  }\n";
   }
 
-  // Where a step reads its carries and where it writes them. A carry is read where the step before
-  // wrote it: in two places in turn, at last in the result.
+  // Prints the addresses that a step reads its carries from and those that it writes them to. A
+  // carry is read where the step before wrote it: in two places in turn, at last in the result.
   static std::pair<std::string, std::string> print_carries(const Place& place,
                                                            const PlannedStep& planned,
                                                            size_t inputs) {

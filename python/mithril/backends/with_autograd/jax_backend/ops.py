@@ -82,14 +82,8 @@ erf, erfc = _lax.erf, _lax.erfc
 
 
 _ARGUMENTS = (_jax.Array, float)  # of compiled functions, as they are
-
-
-def _with_jvp(function, jvp):
-    """Gives a function a rule of its own for derivatives. It is compiled, for JAX inspects the
-    signatures of others at every call, which takes 0.3 ms."""
-    own = _jax.custom_jvp(function)
-    own.defjvp(jvp)
-    return _jax.jit(own, inline=True)
+# Outside of `jit` a custom_jvp inspects its function's signature at every call, which takes 0.3 ms.
+_compiled = _functools.partial(_jax.jit, inline=True)
 
 
 def _of_two(function):
@@ -97,7 +91,7 @@ def _of_two(function):
     compiled, for conversions alone take 0.1 ms each; other numbers than floats are converted
     before, since integers of more than 32 bits are no arguments of compiled functions."""
 
-    @_functools.partial(_jax.jit, inline=True)
+    @_compiled
     def compiled(x, y):
         dtype = _jnp.result_type(x, y)
         x, y = (_as_compute(_jnp.asarray(operand, dtype)) for operand in (x, y))
@@ -112,13 +106,18 @@ def _of_two(function):
     return run
 
 
+@_jax.custom_jvp
+def _quotient(x, y):
+    return _jnp.true_divide(x, y)
+
+
+@_quotient.defjvp
 def _quotient_jvp(primals, tangents):
     (x, y), (dx, dy) = primals, tangents
     out = _quotient(x, y)
     return out, _jnp.true_divide(dx - out * dy, y)  # JAX takes y ** -2, which may be 0 or inf
 
 
-_quotient = _with_jvp(_jnp.true_divide, _quotient_jvp)
 _divide_floats = _of_two(_quotient)
 
 
@@ -127,14 +126,26 @@ def divide(x, y):
     return (_divide_floats if is_float else _jnp.true_divide)(x, y)
 
 
-def _abs_jvp(primals, tangents):
+@_jax.custom_jvp
+def _magnitude(x):
+    return _jnp.abs(x)
+
+
+@_magnitude.defjvp
+def _magnitude_jvp(primals, tangents):
     (x,), (dx,) = primals, tangents
-    return abs(x), _jnp.sign(x) * dx  # 0 at 0, where JAX has 1
+    return _magnitude(x), _jnp.sign(x) * dx  # 0 at 0, where JAX has 1
 
 
-abs = _with_jvp(_jnp.abs, _abs_jvp)
+abs = _compiled(_magnitude)
 
 
+@_jax.custom_jvp
+def _power(x, y):
+    return _jnp.power(x, y)
+
+
+@_power.defjvp
 def _power_jvp(primals, tangents):
     (x, y), (dx, dy) = primals, tangents
     out = _power(x, y)
@@ -142,9 +153,6 @@ def _power_jvp(primals, tangents):
     slope = y * _power(_jnp.where(y == 0, 1, x), y - 1)
     growth = _jnp.where(x == 0, 0, out * _jnp.log(_jnp.where(x == 0, 1, x)))
     return out, slope * dx + growth * dy
-
-
-_power = _with_jvp(_jnp.power, _power_jvp)
 
 
 power = _of_two(_power)
@@ -194,17 +202,18 @@ def remainder(x, y):
     return _remainder_of_floats(x, y)
 
 
-def _signed_remainder(x, y):
+@_jax.custom_jvp
+def _remainder(x, y):
     rest = _jnp.remainder(x, y)
     return _jnp.where(rest == 0, _jnp.copysign(rest, y), rest)
 
 
+@_remainder.defjvp
 def _remainder_jvp(primals, tangents):
     (x, y), (dx, dy) = primals, tangents
     return _remainder(x, y), dx - _lax.stop_gradient(_float_floor_divide(x, y)) * dy
 
 
-_remainder = _with_jvp(_signed_remainder, _remainder_jvp)
 _remainder_of_floats = _of_two(_remainder)
 
 
@@ -384,6 +393,12 @@ asin, acos = _in_wide(_jnp.arcsin), _in_wide(_jnp.arccos)
 atan = _in_wide(_jnp.arctan)
 
 
+@_jax.custom_jvp
+def _angle(y, x):
+    return _jnp.arctan2(y, x)
+
+
+@_angle.defjvp
 def _angle_jvp(primals, tangents):
     (y, x), (dy, dx) = primals, tangents
     # Squares of numbers at most 1: else they may be too large, or all 0.
@@ -391,8 +406,6 @@ def _angle_jvp(primals, tangents):
     a, b = x / unit, y / unit
     return _angle(y, x), (a * dy - b * dx) / (a * a + b * b) / unit
 
-
-_angle = _with_jvp(_jnp.arctan2, _angle_jvp)
 
 atan2 = _of_two(_angle)
 
