@@ -1,5 +1,7 @@
 // Functions of matrices, the last two axes: traces, powers, exponentials, least squares, the
 // logarithms of determinants.
+#include <cmath>
+
 #include "ir/region.h"
 #include "ops/block.h"
 
@@ -157,18 +159,43 @@ Value squared(Builder& b, Value x, Value times, Value most) {
   return results.empty() ? Value() : results[0];
 }
 
+/// The logarithms to base 2 of the 1-norms of matrices, [..., 1, 1]; the norms may be beyond the
+/// largest number.
+Value norm_exponent(Value x) {
+  const Value n = count(x, HostValue(-2));
+  const Value mean = max(sum(abs(x) / n, HostValue(-2), true), HostValue(-1), true);
+  return ir::apply("log2", {mean}) + ir::apply("log2", {n});
+}
+
+/// x 2^power, for whole powers, by two factors: the number 2^power may be beyond the others.
+Value times_power_of_two(Value x, Value power) {
+  const Value half = cast(ir::apply("floor", {power * 0.5}), x.dtype());
+  return x * ir::apply("exp2", {half}) * ir::apply("exp2", {power - half});
+}
+
 Value matrix_exponential(Builder& b) {
   const Value x = b.in("input");
   if (!x) return Value();
   if (x.shape().back() == infer::Dim(0)) return x;
   // A power of two that makes the norm small; of what is not finite all of it is NaN.
-  constexpr double kMost = 1100;
-  const Value norm = max(sum(abs(x), HostValue(-2), true), HostValue(-1), true);
-  const Value ratio = norm * (1 / pade_of(x.dtype()).norm);
-  const Value wanted = cast(ir::apply("ceil", {ir::apply("log2", {ratio})}), x.dtype());
-  const Value times = minimum(maximum(wanted, 0.0), kMost);
-  const Value half = ir::apply("exp2", {-times});
-  return squared(b, small_exponential(b, x * half), times, max(times, HostValue()));
+  const Value exponent = norm_exponent(x) - std::log2(pade_of(x.dtype()).norm);
+  const Value is_finite = less(exponent, b.scalar(kInfinity, x.dtype()));
+  const Value wanted = cast(ir::apply("ceil", {where(is_finite, exponent, 0.0)}), x.dtype());
+  const Value times = maximum(wanted, 0.0);
+  const Value small = where(is_finite, times_power_of_two(x, -times), std::nan(""));
+  return squared(b, small_exponential(b, small), times, max(times, HostValue()));
+}
+
+/// What exp(x) changes by with x by the cotangent dy: the right upper quarter of
+/// exp [xᵀ, dy; 0, xᵀ].
+Value exponential_gradient(Builder& b, Value x, Value dy) {
+  const Value xt = transposed(x);
+  const Value upper = b.call("concat", {HostValue(-1), xt, dy});
+  const Value lower = b.call("concat", {HostValue(-1), zeros_like(xt), xt});
+  const Value both = ir::apply("matrix_exp", {b.call("concat", {HostValue(-2), upper, lower})});
+  const auto last = static_cast<int64_t>(x.rank()) - 1;
+  const infer::Dim n = x.shape().back(), twice = b.graph().dims.add(n, n);
+  return part(part(both, last - 1, infer::Dim(0), n), last, n, twice);
 }
 
 void define_matrix_exp(OpFamily& ops) {
@@ -183,16 +210,15 @@ void define_matrix_exp(OpFamily& ops) {
       .rule(keep_square)
       .compose(matrix_exponential)
       .gradient([](GradBuilder& g) {
-        // The right upper quarter of exp [xᵀ, dy; 0, xᵀ].
-        Builder& b = g.builder();
-        const Value x = transposed(g.in("input"));
-        const Value upper = b.call("concat", {HostValue(-1), x, g.dout()});
-        const Value lower = b.call("concat", {HostValue(-1), zeros_like(x), x});
-        const Value both =
-            ir::apply("matrix_exp", {b.call("concat", {HostValue(-2), upper, lower})});
-        const auto last = static_cast<int64_t>(x.rank()) - 1;
-        const infer::Dim n = x.shape().back(), twice = b.graph().dims.add(n, n);
-        g.d("input") = part(part(both, last - 1, infer::Dim(0), n), last, n, twice);
+        // It is linear in dy, which therefore may have a norm of about 1: a large one would cost
+        // squarings, and x its digits.
+        const Value dy = g.dout(), exponent = norm_exponent(dy);
+        const Value is_finite = equal(exponent - exponent, 0.0);
+        const Value whole = ir::apply("ceil", {where(is_finite, exponent, 0.0)});
+        const Value power = cast(whole, dy.dtype());
+        g.d("input") = times_power_of_two(
+            exponential_gradient(g.builder(), g.in("input"), times_power_of_two(dy, -power)),
+            power);
       })
       .with(at({{"input", {3, 3}}}))
       .with(at({{"input", {2, 4, 4}}}))
@@ -217,13 +243,24 @@ struct Factors {
     const double epsilon = x.dtype() == DType::kFloat64 ? 0x1p-52 : 0x1p-23;
     const Value part_of_largest =
         rtol.is_none() ? larger * epsilon : b.scalar(rtol.as_number(), x.dtype());
-    const auto last = static_cast<int64_t>(s.rank()) - 1;
-    const Value bound = part_of_largest * part(s, last, infer::Dim(0), infer::Dim(1));
+    // The first of them, if there is one.
+    const Value is_first = equal(range(b, s.shape().back()), 0.0);
+    const Value largest = sum(where(is_first, s, 0.0), HostValue(-1), true);
+    const Value bound = part_of_largest * largest;
     const Value is_large = greater(s, bound);
     inverted = where(is_large, 1.0 / where(is_large, s, 1.0), 0.0);
   }
   Value u, vt, inverted;
 };
+
+/// Part of a rule: the key `rtol` is none or a finite number from 0 on.
+void state_rtol(RuleBuilder& r) {
+  const auto rtol = r.known(r.attr("rtol"));
+  if (!rtol || rtol->is_none()) return;
+  const double number = rtol->as_number();
+  if (number >= 0 && number < kInfinity) return;
+  ops::bad_argument(r, "rtol must be a finite number from 0 on", *rtol);
+}
 
 bool is_empty(Value x) {
   const Shape shape = x.shape();
@@ -243,8 +280,9 @@ void define_pinv(OpFamily& ops) {
       .doc(
           "The Moore-Penrose pseudo-inverse of matrices, [..., n, k] -> [..., k, n]. Singular "
           "values up to rtol times the largest count as 0; None: the larger of n and k times the "
-          "distance from 1 to the next number. The gradient is that of matrices of the same rank "
-          "(Golub and Pereyra 1973).")
+          "distance from 1 to the next number, of float32 where elements have 16 bits. The "
+          "gradient "
+          "is that of matrices of the same rank (Golub and Pereyra 1973).")
       .formula("x^{+} = V \\, diag(1/s) \\, U^T")
       .input("input", kFloating)
       .attr("rtol", HostValue(), infer::kScalarFloat | infer::kNoneKind)
@@ -252,6 +290,7 @@ void define_pinv(OpFamily& ops) {
       .rule([](RuleBuilder& r) {
         r.shape(r.in("input"), "... n k");
         r.shape(r.out(), "... k n");
+        state_rtol(r);
       })
       .compose([](Builder& b) {
         return b.in("input") ? pseudo_inverse(b, b.in("input"), b.attr("rtol")) : Value();
@@ -278,7 +317,8 @@ void define_lstsq(OpFamily& ops) {
       .doc(
           "The least y with the least |matrix y - right|, column by column; matrix [..., n, k], "
           "right [..., n, m], y [..., k, m]. Singular values up to rtol times the largest count as "
-          "0; None: the larger of n and k times the distance from 1 to the next number.")
+          "0; None: the larger of n and k times the distance from 1 to the next number, of float32 "
+          "where elements have 16 bits. The gradient is that of matrices of the same rank.")
       .formula("y = A^{+} b")
       .input("matrix", kFloating)
       .input("right", kFloating)
@@ -289,6 +329,7 @@ void define_lstsq(OpFamily& ops) {
         r.shape(r.in("matrix"), "... n k");
         r.shape(r.in("right"), "... n m");
         r.shape(r.out(), "... k m");
+        state_rtol(r);
       })
       .compose([](Builder& b) {
         const Value x = b.in("matrix"), right = b.in("right");
@@ -356,7 +397,7 @@ void define_slogdet(OpFamily& ops) {
           "The sign of the determinant of square matrices and the logarithm of its absolute value, "
           "[..., n, n] -> [...] and [...], of determinants that no number holds, too; of singular "
           "matrices 0 and -inf. The gradient of the logarithm is the inverse's transpose: a "
-          "singular matrix is an error.")
+          "singular matrix is an error (on PyTorch and JAX: inf or NaN).")
       .formula("\\det x = sign \\cdot e^{logabsdet}")
       .input("input", kFloating)
       .output("sign", same_as("input"))

@@ -14,6 +14,32 @@
 static REAL NAMED(ref_root)(REAL x) { return (REAL)sqrt((double)x); }
 static REAL NAMED(ref_size)(REAL x) { return (REAL)fabs((double)x); }
 
+/* The exponent e of the largest of n numbers, 2^(e - 1) <= |x| < 2^e; 0 where all are 0 or one is
+ * infinite. */
+static int NAMED(ref_exponent)(int64_t n, int64_t stride, const REAL* x) {
+  REAL most = 0;
+  int e = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const REAL size = NAMED(ref_size)(x[i * stride]);
+    if (size > most) most = size;
+  }
+  if (most - most == 0) (void)frexp((double)most, &e);
+  return e;
+}
+
+static void NAMED(ref_shift)(int64_t n, int64_t stride, int by, REAL* x) {
+  for (int64_t i = 0; by != 0 && i < n; ++i) {
+    x[i * stride] = (REAL)ldexp((double)x[i * stride], by);
+  }
+}
+
+/* Tells whether sums of squares of numbers with that largest exponent may overflow or lose digits:
+ * such numbers are divided by a power of two, which changes no digit. */
+static int NAMED(ref_is_extreme)(int e) {
+  const int room = sizeof(REAL) == 4 ? 32 : 256;
+  return e > room || e < -room;
+}
+
 /* Takes from the column c of y, of rows of `columns`, what Householder's reflection with the vector
  * (head, a[j + 1, j], a[j + 2, j] …) takes; a has rows of k. */
 static void NAMED(ref_reflect)(int64_t n, int64_t k, int64_t j, const REAL* a, REAL head, REAL tau,
@@ -30,18 +56,26 @@ static void NAMED(ref_reflect)(int64_t n, int64_t k, int64_t j, const REAL* a, R
 REF_API void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REAL* r, REAL* scratch,
                            int64_t begin, int64_t end) {
   const int64_t n = d->n, k = d->k, p = n < k ? n : k;
+  const int most = sizeof(REAL) == 4 ? 96 : 992; /* sums of n numbers below 2^most stay finite */
   REAL *a = scratch, *heads = a + n * k, *taus = heads + p, *diagonal = taus + p;
   for (int64_t unit = begin; unit < end; ++unit) {
     REAL *to_q = q + unit * n * p, *to_r = r + unit * p * k;
     for (int64_t i = 0; i < n * k; ++i) a[i] = x[unit * n * k + i];
+    const int largest = NAMED(ref_exponent)(n * k, 1, a);
+    const int down = largest > most ? 32 : 0;
+    NAMED(ref_shift)(n * k, 1, -down, a);
     for (int64_t j = 0; j < p; ++j) {
       if (REF_STOPS_AT(j, 8 * (n - j) * (k - j))) return;
+      int by = NAMED(ref_exponent)(n - j, k, a + j * k + j);
+      if (!NAMED(ref_is_extreme)(by) && !NAMED(ref_is_extreme)(largest)) by = 0;
+      NAMED(ref_shift)(n - j, k, -by, a + j * k + j);
       REAL s = 0;
       for (int64_t i = j; i < n; ++i) s = FMA(a[i * k + j], a[i * k + j], s);
       const REAL norm = NAMED(ref_root)(s), first = a[j * k + j];
       diagonal[j] = first > 0 ? -norm : norm;
       heads[j] = first - diagonal[j];
       taus[j] = norm == 0 ? 0 : 1 / (norm * (norm + NAMED(ref_size)(first)));
+      NAMED(ref_shift)(1, 1, by, diagonal + j);
       for (int64_t c = j + 1; c < k; ++c) {
         if (REF_STOPS_AT(c, 8 * (n - j))) return;
         NAMED(ref_reflect)(n, k, j, a, heads[j], taus[j], k, c, a);
@@ -65,6 +99,7 @@ REF_API void NAMED(ref_qr)(const ref_linalg_dims* d, const REAL* x, REAL* q, REA
       }
       for (int64_t j = 0; j < n; ++j) to_q[j * p + i] = sign * to_q[j * p + i];
     }
+    NAMED(ref_shift)(p * k, 1, down, to_r);
   }
 }
 
@@ -202,6 +237,9 @@ REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, RE
       for (int64_t j = 0; j < large; ++j) g[i * large + j] = from[wide ? i * k + j : j * k + i];
       for (int64_t j = 0; j < small; ++j) v[i * small + j] = i == j;
     }
+    const int largest = NAMED(ref_exponent)(n * k, 1, g);
+    const int by = NAMED(ref_is_extreme)(largest) ? largest : 0;
+    NAMED(ref_shift)(n * k, 1, -by, g);
     NAMED(ref_orthogonalize)(small, large, g, v);
     for (int64_t i = 0; i < small; ++i) {
       s[i] = NAMED(ref_root)(NAMED(ref_dot)(large, g + i * large, g + i * large));
@@ -218,5 +256,6 @@ REF_API void NAMED(ref_svd)(const ref_linalg_dims* d, const REAL* x, REAL* u, RE
       for (int64_t j = 0; j < n; ++j) u[unit * n * small + j * small + i] = sign * left[j];
       for (int64_t j = 0; j < k; ++j) vt[unit * small * k + i * k + j] = sign * right[j];
     }
+    NAMED(ref_shift)(small, 1, by, s);
   }
 }

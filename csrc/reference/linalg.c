@@ -169,9 +169,11 @@ static void NAMED(ref_exchange)(int64_t count, int64_t stride, REAL* x, REAL* y)
 /* Gaussian elimination of all columns but the last, rows and columns with the largest element left
  * (the first of equals, NaN before all) first; the same is done to the rows of y, which has n
  * columns, and `column` gets which column each came from. Returns the product of the pivots with
- * the sign of the exchanges; 0 where nothing but zeros is left. */
-static REAL NAMED(ref_eliminate_fully)(int64_t n, REAL* a, REAL* y, REAL* column) {
+ * the sign of the exchanges, divided by 2^*exponent; 0 where nothing but zeros is left. */
+static REAL NAMED(ref_eliminate_fully)(int64_t n, REAL* a, REAL* y, REAL* column,
+                                       int64_t* exponent) {
   REAL product = 1;
+  *exponent = 0;
   for (int64_t j = 0; j + 1 < n; ++j) {
     int64_t row = j, col = j;
     for (int64_t i = j; i < n; ++i) {
@@ -184,7 +186,10 @@ static REAL NAMED(ref_eliminate_fully)(int64_t n, REAL* a, REAL* y, REAL* column
     }
     const REAL pivot = a[row * n + col];
     if (pivot == 0) return 0;
+    int by = 0;
     product = (row == j) == (col == j) ? product * pivot : -product * pivot;
+    product = (REAL)frexp((double)product, &by);
+    *exponent += by;
     column[j] = (REAL)col;
     NAMED(ref_exchange)(row == j ? 0 : n, 1, a + j * n, a + row * n);
     NAMED(ref_exchange)(row == j ? 0 : n, 1, y + j * n, y + row * n);
@@ -196,6 +201,14 @@ static REAL NAMED(ref_eliminate_fully)(int64_t n, REAL* a, REAL* y, REAL* column
     }
   }
   return product;
+}
+
+/* Tells whether both 2^e and 2^e x are far from the ends of the numbers. */
+static int NAMED(ref_is_ordinary)(int64_t e, REAL x) {
+  const int most = sizeof(REAL) == 4 ? 120 : 1000;
+  int by = 0;
+  (void)frexp((double)x, &by);
+  return e > -most && e < most && e + by > -most && e + by < most;
 }
 
 /* Of a = p l u q with l and the upper u, adj(a) = adj(q) adj(u) adj(l) adj(p); with u = [u1 c; 0
@@ -211,8 +224,13 @@ REF_API void NAMED(ref_cofactor)(const ref_linalg_dims* d, const REAL* a, REAL* 
       x[i] = i / n == i % n;
       to[i] = 0;
     }
-    const REAL product = n == 0 ? 0 : NAMED(ref_eliminate_fully)(n, u, x, column);
+    int64_t exponent = 0;
+    REAL product = n == 0 ? 0 : NAMED(ref_eliminate_fully)(n, u, x, column, &exponent);
     if (product == 0) continue;
+    if (NAMED(ref_is_ordinary)(exponent, u[n * n - 1])) {
+      product = (REAL)ldexp((double)product, (int)exponent);
+      exponent = 0;
+    }
     REAL* last = x + (n - 1) * n;
     for (int64_t r = 0; r < n; ++r) last[r] = product * last[r];
     const REAL share = product * u[n * n - 1];
@@ -230,6 +248,9 @@ REF_API void NAMED(ref_cofactor)(const ref_linalg_dims* d, const REAL* a, REAL* 
     }
     for (int64_t i = 0; i < n; ++i) {
       for (int64_t r = 0; r < n; ++r) to[r * n + i] = x[i * n + r];
+    }
+    for (int64_t i = 0; exponent != 0 && i < n * n; ++i) {
+      to[i] = (REAL)ldexp((double)to[i], (int)exponent);
     }
   }
 }

@@ -6,6 +6,7 @@ A compiled program cannot raise: what has no solution gives inf or NaN.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,53 @@ import jax.numpy as jnp
 from .wide import in_wide
 
 solve = in_wide(jnp.linalg.solve)
-det = in_wide(jnp.linalg.det)
+
+
+@jax.custom_jvp
+def _det(input):
+    return jnp.linalg.det(input)
+
+
+@_det.defjvp
+def _det_jvp(operands, tangents):
+    """The slopes of a determinant may be numbers where it is none: they are those of the matrix
+    divided by a power of two there."""
+    (input,) = operands
+    value = _det(input)
+    least = jnp.finfo(input.dtype).tiny / jnp.finfo(input.dtype).eps
+    is_ordinary = jnp.isfinite(value) & (jnp.abs(value) > least)
+    shift = jnp.where(is_ordinary[..., None, None], 0, _exponent(input))
+    scaled = _times_power_of_two(input, -shift)
+    _, tangent = jax.jvp(jnp.linalg.det, (scaled,), tangents)
+    return value, _times_power_of_two(tangent, (input.shape[-1] - 1) * shift[..., 0, 0])
+
+
+def _exponent(matrices):
+    """Returns whole e with 2^e <= |x| for the largest element x of each, [..., 1, 1]."""
+    largest = jnp.abs(jax.lax.stop_gradient(matrices)).max((-2, -1), keepdims=True)
+    return jnp.where((largest > 0) & jnp.isfinite(largest), jnp.floor(jnp.log2(largest)), 0)
+
+
+def _times_power_of_two(x, power):
+    """Multiplies by two factors: 2^power may be beyond the numbers."""
+    half = jnp.floor(power / 2)
+    return x * jnp.exp2(half) * jnp.exp2(power - half)
+
+
+# Outside of `jit` a custom_jvp inspects its function's signature at every call.
+_compiled_det = jax.jit(_det)
+
+
+@in_wide
+def det(input):
+    return _compiled_det(input) if input.size else jnp.linalg.det(input)
 
 
 @in_wide
 def scaled_det(input):
+    if input.shape[-1] == 2:  # JAX multiplies elements there, which may overflow
+        input = jnp.pad(input, [(0, 0)] * (input.ndim - 2) + [(0, 1), (0, 1)])
+        input = input.at[..., 2, 2].set(1)
     sign, logarithm = jnp.linalg.slogdet(input)
     fixed = jax.lax.stop_gradient(logarithm)
     exponent = jnp.where(jnp.isinf(fixed), 0, jnp.floor(fixed / math.log(2)) + 1)
@@ -37,9 +80,16 @@ def solve_triangular(matrix, right, lower=True, transposed=False):
     )
 
 
+def _of_finite(function, input):
+    """Results of a batch; NaN for a matrix with NaN or infinities."""
+    bad = ~jnp.isfinite(input).all((-1, -2), keepdims=True)
+    results = function(jnp.where(bad, 0, input))
+    return [jnp.where(bad if x.ndim == input.ndim else bad[..., 0], jnp.nan, x) for x in results]
+
+
 @in_wide
 def eigh(input):
-    values, vectors = jnp.linalg.eigh(input)
+    values, vectors = _of_finite(jnp.linalg.eigh, input)
     if not vectors.size:
         return values, vectors
     fixed = jax.lax.stop_gradient(vectors)
@@ -56,12 +106,48 @@ def qr(input):
 
 @in_wide
 def svd(input):
-    u, values, vt = jnp.linalg.svd(input, full_matrices=False)
+    u, values, vt = _of_finite(partial(jnp.linalg.svd, full_matrices=False), input)
     if not u.size:
         return u, values, vt
     largest = jnp.argmax(jnp.abs(u), axis=-2, keepdims=True)
     signs = _signs(jnp.take_along_axis(u, largest, -2)[..., 0, :])
     return u * signs[..., None, :], values, vt * signs[..., None]
+
+
+@in_wide
+def pinv(input, rtol=None):
+    """JAX's, for it has the derivatives of matrices of one rank: those of singular vectors divide
+    by differences of singular values."""
+    if not input.size:
+        return input.mT
+    return _of_finite(lambda x: [jnp.linalg.pinv(x, rtol=_rtol(x, rtol))], input)[0]
+
+
+def _rtol(input, rtol):
+    return max(input.shape[-2:]) * jnp.finfo(input.dtype).eps if rtol is None else rtol
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def _lstsq(matrix, right, rtol):
+    u, s, vt = svd(matrix)
+    is_large = s > _rtol(matrix, rtol) * s[..., :1]
+    inverted = jnp.where(is_large, 1 / jnp.where(is_large, s, 1), 0)
+    return vt.mT @ (inverted[..., None] * (u.mT @ right))
+
+
+@_lstsq.defjvp
+def _lstsq_jvp(rtol, operands, tangents):
+    """The derivatives are those of the pseudo-inverse, the solution is that by singular values."""
+    _, tangent = jax.jvp(lambda matrix, right: pinv(matrix, rtol) @ right, operands, tangents)
+    return _lstsq(*operands, rtol), tangent
+
+
+_compiled_lstsq = jax.jit(_lstsq, static_argnums=2)
+
+
+@in_wide
+def lstsq(matrix, right, rtol=None):
+    return _compiled_lstsq(matrix, right, rtol) if matrix.size else matrix.mT @ right
 
 
 def _signs(x):

@@ -493,6 +493,7 @@ solve = _linalg.solve
 det, scaled_det, cofactor = _linalg.det, _linalg.scaled_det, _linalg.cofactor
 eigh = _linalg.eigh
 qr, svd = _linalg.qr, _linalg.svd
+pinv, lstsq = _linalg.pinv, _linalg.lstsq
 dft, rdft = _fourier.dft, _fourier.rdft
 
 

@@ -9,7 +9,7 @@ has none of them.
 from __future__ import annotations
 
 import math
-from functools import wraps
+from functools import cache, wraps
 
 import mlx.core as mx
 
@@ -379,6 +379,57 @@ def svd(input):
     if input.size == 0:
         return _empty_factors(input, lambda batch, p: (*batch, p))
     return _svd(input)
+
+
+def _factors_inverted(x, rtol):
+    """Returns the factors u and vt, and 1 / s; 0 instead where s counts as 0."""
+    u, s, vt = _svd(x)
+    part = max(x.shape[-2:]) * mx.finfo(s.dtype).eps if rtol is None else rtol
+    is_large = s > constant(part, s.dtype) * s[..., :1]
+    return u, mx.where(is_large, 1 / mx.where(is_large, s, 1), 0), vt
+
+
+@cache
+def _pinv_with(rtol):
+    def gradient(x, dy, p):
+        pt, dyt = _transposed(p), _transposed(dy)
+        left, right = dyt @ p @ pt, pt @ p @ dyt
+        return left - x @ (p @ left) + right - (right @ p) @ x - pt @ dy @ pt
+
+    @_with(gradient)
+    def call(x):
+        u, inverted, vt = _factors_inverted(x, rtol)
+        return (_transposed(vt) * inverted[..., None, :]) @ _transposed(u)
+
+    return call
+
+
+@_in_wide
+def pinv(input, rtol=None):
+    return _transposed(input) if input.size == 0 else _pinv_with(rtol)(input)
+
+
+@cache
+def _lstsq_with(rtol):
+    def gradient(operands, dy, y):
+        x, right = operands
+        p = _pinv_with(rtol)(x)
+        pt = _transposed(p)
+        dright = pt @ dy
+        dx = (right - x @ y) @ _transposed(p @ dright) - dright @ _transposed(y)
+        return dx + (pt @ y) @ _transposed(dy - p @ (x @ dy)), dright
+
+    @_with(gradient)
+    def call(x, right):
+        u, inverted, vt = _factors_inverted(x, rtol)
+        return _transposed(vt) @ (inverted[..., None] * (_transposed(u) @ right))
+
+    return call
+
+
+@_in_wide
+def lstsq(matrix, right, rtol=None):
+    return _transposed(matrix) @ right if matrix.size == 0 else _lstsq_with(rtol)(matrix, right)
 
 
 def _empty_factors(x, *between):

@@ -453,6 +453,7 @@ cholesky, solve_triangular = _linalg.cholesky, _linalg.solve_triangular
 solve, det, eigh = _linalg.solve, _linalg.det, _linalg.eigh
 cofactor, scaled_det = _linalg.cofactor, _linalg.scaled_det
 qr, svd = _linalg.qr, _linalg.svd
+pinv, lstsq = _linalg.pinv, _linalg.lstsq
 
 
 # ------------------------------------------------------------------- ops: activations, softmax

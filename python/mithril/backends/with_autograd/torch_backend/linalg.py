@@ -76,13 +76,31 @@ class _Det(torch.autograd.Function):
 
 
 def _slopes_of_det(input):
-    inverse, failed = torch.linalg.inv_ex(input)
+    if not input.numel():
+        return input
+    shift = _exponent(input)
+    scaled = _times_power_of_two(input, -shift)
+    inverse, failed = torch.linalg.inv_ex(scaled)
     with torch.no_grad():
-        condition = torch.linalg.matrix_norm(input) * torch.linalg.matrix_norm(inverse)
+        condition = torch.linalg.matrix_norm(scaled) * torch.linalg.matrix_norm(inverse)
         is_regular = (failed == 0) & (condition < torch.finfo(input.dtype).eps ** -0.5)
-    if is_regular.all():
-        return det(input)[..., None, None] * inverse.mT
-    return cofactor(input)
+    if not is_regular.all():
+        return cofactor(input)
+    # The determinant itself may be beyond the numbers.
+    fraction, exponent = (x[..., None, None] for x in scaled_det(scaled))
+    return _times_power_of_two(fraction * inverse.mT, exponent + (input.shape[-1] - 1) * shift)
+
+
+def _exponent(matrices):
+    """Returns whole e with 2^e <= |x| for the largest element x of each, [..., 1, 1]."""
+    largest = matrices.detach().abs().amax((-2, -1), keepdim=True)
+    return torch.where((largest > 0) & largest.isfinite(), largest.log2().floor(), 0)
+
+
+def _times_power_of_two(x, power):
+    """Multiplies by two factors: 2^power may be beyond the numbers."""
+    half = (power / 2).floor()
+    return x * half.exp2() * (power - half).exp2()
 
 
 @_in_wide
@@ -100,11 +118,9 @@ def scaled_det(input):
 
 
 def _of_finite(function, input):
-    """Results of a batch; NaN for a matrix with NaN or infinities, which LAPACK may refuse."""
-    try:
-        return function(input)
-    except torch.linalg.LinAlgError:
-        bad = ~input.isfinite().all(-1, keepdim=True).all(-2, keepdim=True)
+    """Results of a batch; NaN for a matrix with NaN or infinities, which LAPACK may refuse or
+    compute some results of."""
+    bad = ~input.isfinite().all(-1, keepdim=True).all(-2, keepdim=True)
     results = function(input.masked_fill(bad, 0))
     return [x.masked_fill(bad if x.ndim == input.ndim else bad[..., 0], torch.nan) for x in results]
 
@@ -135,6 +151,32 @@ def svd(input):
     largest = fixed.abs().argmax(-2, keepdim=True)
     signs = _signs(torch.take_along_dim(fixed, largest, -2)[..., 0, :])
     return u * signs[..., None, :], values, vt * signs[..., None]
+
+
+@_in_wide
+def pinv(input, rtol=None):
+    """PyTorch's, for it has the derivatives of matrices of one rank: those of singular vectors
+    divide by differences of singular values."""
+    if not input.numel():
+        return input.mT
+    return _of_finite(lambda x: [torch.linalg.pinv(x, rtol=rtol)], input)[0]
+
+
+@_in_wide
+def lstsq(matrix, right, rtol=None):
+    """The solution by singular values; its derivatives are those of the pseudo-inverse."""
+    if not matrix.numel():
+        return matrix.mT @ right
+    has_slopes = matrix.requires_grad or right.requires_grad or is_transformed()
+    u, s, vt = svd(matrix.detach())
+    part = max(matrix.shape[-2:]) * torch.finfo(s.dtype).eps if rtol is None else rtol
+    is_large = s > part * s[..., :1]
+    inverted = torch.where(is_large, 1 / torch.where(is_large, s, 1), 0)
+    solution = vt.mT @ (inverted[..., None] * (u.mT @ right.detach()))
+    if not has_slopes:
+        return solution
+    product = pinv(matrix, rtol) @ right
+    return solution.detach() + (product - product.detach())
 
 
 def _signs(x):
