@@ -186,7 +186,7 @@ Value matrix_exponential(Builder& b) {
   return squared(b, small_exponential(b, small), times, max(times, HostValue()));
 }
 
-/// What exp(x) changes by with x by the cotangent dy: the right upper quarter of
+/// Makes the gradient of exp(x) by its cotangent dy: it is the right upper quarter of
 /// exp [xᵀ, dy; 0, xᵀ].
 Value exponential_gradient(Builder& b, Value x, Value dy) {
   const Value xt = transposed(x);
