@@ -42,7 +42,14 @@ def register_backend(name: str, backend_class: type) -> None:
         raise SignatureError(
             f"register_backend: a subclass of Backend is required, got {shown(backend_class)}"
         )
-    owner = _owner(checked_str("register_backend: name", name))
+    if missing := sorted(getattr(backend_class, "__abstractmethods__", ())):
+        raise SignatureError(
+            f"register_backend: {_path(backend_class)} lacks {', '.join(missing)}",
+            hint="define them; `mithril new-backend` writes a class that has all",
+        )
+    if not checked_str("register_backend: name", name):
+        raise ArgumentError("register_backend: a name may not be empty")
+    owner = _owner(name, backend_class)
     if owner is not None and owner != _path(backend_class):
         raise ArgumentError(
             f"register_backend: the name {shown(name)} is taken by {owner}",
@@ -55,9 +62,15 @@ def _path(backend_class: type) -> str:
     return f"{backend_class.__module__}:{backend_class.__qualname__}"
 
 
-def _owner(name: str) -> str | None:
-    """The class that has a name, as `module:class`."""
-    return _path(_registered[name]) if name in _registered else _BUILT_IN.get(name)
+def _owner(name: str, by: type) -> str | None:
+    """Tells which class has a name, as `module:class`; a package may register what it offers."""
+    if name in _registered:
+        return _path(_registered[name])
+    if name in _BUILT_IN or name not in (plugins := _plugins()):
+        return _BUILT_IN.get(name)
+    value = plugins[name].value
+    is_own = value.partition(":")[0].partition(".")[0] == by.__module__.partition(".")[0]
+    return None if is_own else value
 
 
 @public
@@ -75,7 +88,13 @@ def backend_class(name: str) -> type:
         return getattr(importlib.import_module(module), attribute)
     plugins = _plugins()
     if name in plugins:
-        return plugins[name].load()
+        loaded = plugins[name].load()
+        if isinstance(loaded, type) and issubclass(loaded, CompileTarget):
+            return loaded
+        raise SignatureError(
+            f"get_backend: the entry point {name} = {plugins[name].value} of {_GROUP} is no"
+            f" subclass of Backend, but {shown(loaded)}"
+        )
     known = available_backends()
     raise KeyNotFound(
         f"get_backend: no backend named {shown(name)}{suggestion(name, known)};"

@@ -524,3 +524,39 @@ def test_global_setters_are_undone():
     finally:
         backend.reset()
     assert not jax.config.jax_enable_x64
+
+
+def test_names_of_plugins_are_taken_and_what_they_offer_is_a_class(tmp_path, monkeypatch):
+    info = tmp_path / "plug-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1.0\n")
+    points = "[mithril.backends]\nplug_p = plug_module:P\nplug_seven = plug_module:f\n"
+    (info / "entry_points.txt").write_text(points)
+    code = "import mithril as ml\nclass P(ml.NumpyBackend): pass\ndef f(**_): return 7\n"
+    (tmp_path / "plug_module.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    class Mine(ml.NumpyBackend):
+        pass
+
+    with pytest.raises(ArgumentError, match="'plug_p' is taken by plug_module:P"):
+        register_backend("plug_p", Mine)
+    with pytest.raises(
+        SignatureError, match="plug_seven = plug_module:f of mithril.backends is no"
+    ):
+        get_backend("plug_seven")
+    offered = type(get_backend("plug_p"))
+    register_backend("plug_p", offered)
+    assert type(get_backend("plug_p")) is offered
+
+
+def test_classes_that_cannot_be_made_and_empty_names_are_refused():
+    class Half(ml.Backend):
+        def tensor(self, data, dtype=None):
+            return data
+
+    with pytest.raises(SignatureError, match="Half lacks .*zeros"):
+        register_backend("half", Half)
+    with pytest.raises(ArgumentError, match="may not be empty"):
+        register_backend("", ml.NumpyBackend)
+    assert not {"half", ""} & set(available_backends())
