@@ -167,6 +167,12 @@ Value norm_exponent(Value x) {
   return ir::apply("log2", {mean}) + ir::apply("log2", {n});
 }
 
+/// The least whole numbers from exponents on; 0 for those of zeros and of what is not finite.
+Value rounded_up(Value exponent) {
+  const Value is_finite = equal(exponent - exponent, 0.0);
+  return cast(ir::apply("ceil", {where(is_finite, exponent, 0.0)}), exponent.dtype());
+}
+
 /// x 2^power, for whole powers, by two factors: the number 2^power may be beyond the others.
 Value times_power_of_two(Value x, Value power) {
   const Value half = cast(ir::apply("floor", {power * 0.5}), x.dtype());
@@ -180,8 +186,7 @@ Value matrix_exponential(Builder& b) {
   // A power of two that makes the norm small; of what is not finite all of it is NaN.
   const Value exponent = norm_exponent(x) - std::log2(pade_of(x.dtype()).norm);
   const Value is_finite = less(exponent, b.scalar(kInfinity, x.dtype()));
-  const Value wanted = cast(ir::apply("ceil", {where(is_finite, exponent, 0.0)}), x.dtype());
-  const Value times = maximum(wanted, 0.0);
+  const Value times = maximum(rounded_up(exponent), 0.0);
   const Value small = where(is_finite, times_power_of_two(x, -times), std::nan(""));
   return squared(b, small_exponential(b, small), times, max(times, HostValue()));
 }
@@ -212,10 +217,7 @@ void define_matrix_exp(OpFamily& ops) {
       .gradient([](GradBuilder& g) {
         // It is linear in dy, which therefore may have a norm of about 1: a large one would cost
         // squarings, and x its digits.
-        const Value dy = g.dout(), exponent = norm_exponent(dy);
-        const Value is_finite = equal(exponent - exponent, 0.0);
-        const Value whole = ir::apply("ceil", {where(is_finite, exponent, 0.0)});
-        const Value power = cast(whole, dy.dtype());
+        const Value dy = g.dout(), power = rounded_up(norm_exponent(dy));
         g.d("input") = times_power_of_two(
             exponential_gradient(g.builder(), g.in("input"), times_power_of_two(dy, -power)),
             power);
@@ -281,8 +283,7 @@ void define_pinv(OpFamily& ops) {
           "The Moore-Penrose pseudo-inverse of matrices, [..., n, k] -> [..., k, n]. Singular "
           "values up to rtol times the largest count as 0; None: the larger of n and k times the "
           "distance from 1 to the next number, of float32 where elements have 16 bits. The "
-          "gradient "
-          "is that of matrices of the same rank (Golub and Pereyra 1973).")
+          "gradient is that of matrices of the same rank (Golub and Pereyra 1973).")
       .formula("x^{+} = V \\, diag(1/s) \\, U^T")
       .input("input", kFloating)
       .attr("rtol", HostValue(), infer::kScalarFloat | infer::kNoneKind)

@@ -38,7 +38,7 @@ def register_backend(name: str, backend_class: type) -> None:
     A class that is defined again, as by a cell of a notebook that runs a second time, takes the
     place of its predecessor. ArgumentError where the name is another backend's, or mithril's own.
     """
-    if not (isinstance(backend_class, type) and issubclass(backend_class, CompileTarget)):
+    if not _is_backend(backend_class):
         raise SignatureError(
             f"register_backend: a subclass of Backend is required, got {shown(backend_class)}"
         )
@@ -56,6 +56,10 @@ def register_backend(name: str, backend_class: type) -> None:
             hint="register the class under another name",
         )
     _registered[name] = backend_class
+
+
+def _is_backend(what: Any) -> bool:
+    return isinstance(what, type) and issubclass(what, CompileTarget)
 
 
 def _path(backend_class: type) -> str:
@@ -89,7 +93,7 @@ def backend_class(name: str) -> type:
     plugins = _plugins()
     if name in plugins:
         loaded = plugins[name].load()
-        if isinstance(loaded, type) and issubclass(loaded, CompileTarget):
+        if _is_backend(loaded):
             return loaded
         raise SignatureError(
             f"get_backend: the entry point {name} = {plugins[name].value} of {_GROUP} is no"

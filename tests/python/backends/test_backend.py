@@ -12,6 +12,7 @@ import warnings
 import mithril as ml
 import numpy as np
 import pytest
+from installed_package import write_entry_points
 from mithril.backends import Backend, NumpyBackend, get_backend, register_backend
 from mithril.backends.registry import available_backends
 from mithril.errors import (
@@ -527,11 +528,8 @@ def test_global_setters_are_undone():
 
 
 def test_names_of_plugins_are_taken_and_what_they_offer_is_a_class(tmp_path, monkeypatch):
-    info = tmp_path / "plug-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plug\nVersion: 1.0\n")
-    points = "[mithril.backends]\nplug_p = plug_module:P\nplug_seven = plug_module:f\n"
-    (info / "entry_points.txt").write_text(points)
+    points = ["plug_p = plug_module:P", "plug_seven = plug_module:f"]
+    write_entry_points(tmp_path, "plug", "mithril.backends", *points)
     code = "import mithril as ml\nclass P(ml.NumpyBackend): pass\ndef f(**_): return 7\n"
     (tmp_path / "plug_module.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))

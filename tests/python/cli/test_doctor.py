@@ -10,6 +10,7 @@ import sys
 import mithril as ml
 import numpy as np
 import pytest
+from installed_package import write_entry_points
 from mithril.backends import registry
 from mithril.cli import _doctor_backend, _doctor_machine, doctor
 from mithril.cli.__main__ import main
@@ -71,11 +72,8 @@ NAMES = ("crashing", "leaving", "hanging", "talking", "absent")
 def plugins(tmp_path):
     """An environment in which an installed package offers these backends."""
     (tmp_path / "odd_backends.py").write_text(PLUGIN)
-    folder = tmp_path / "odd_backends-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: odd-backends\nVersion: 1.0\n")
-    lines = [f"{name} = odd_backends:{name.title()}" for name in NAMES]
-    (folder / "entry_points.txt").write_text("\n".join(["[mithril.backends]", *lines]) + "\n")
+    points = [f"{name} = odd_backends:{name.title()}" for name in NAMES]
+    write_entry_points(tmp_path, "odd_backends", "mithril.backends", *points)
     paths = [str(tmp_path), os.environ.get("PYTHONPATH", "")]
     # A sanitizer would end a crashing process with a report of its own.
     asan = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"

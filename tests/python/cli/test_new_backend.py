@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from installed_package import write_entry_points
 from mithril.cli import new_backend
 from mithril.cli.__main__ import main
 
@@ -77,11 +78,8 @@ def test_the_layout_is_that_of_the_documents(tmp_path):
 def test_installed_it_is_found_by_its_name(tmp_path):
     """By the entry point: a folder with its metadata is what an installation leaves."""
     folder = new_backend.write("my_chip", tmp_path)
-    info = folder / "my_chip-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my_chip\nVersion: 0.1.0\n")
-    points = "[mithril.backends]\nmy_chip = my_chip.backend:MyChipBackend\n"
-    (info / "entry_points.txt").write_text(points)
+    point = "my_chip = my_chip.backend:MyChipBackend"
+    write_entry_points(folder, "my_chip", "mithril.backends", point)
     code = "import mithril as ml; print(ml.get_backend('my_chip'))"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -9,6 +9,7 @@ from pathlib import Path
 import mithril as ml
 import numpy as np
 import pytest
+from installed_package import write_entry_points
 from mithril.errors import DeviceNotAvailable, MithrilError
 from mithril.testing.backend_tests import run_backend_tests
 
@@ -72,10 +73,7 @@ def test_B19_of_an_installed_package(tmp_path):
     (tmp_path / "row_chip.py").write_text(
         "import mithril as ml\nclass Chip(ml.NumpyBackend):\n    pass\n"
     )
-    folder = tmp_path / "row_chip-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: row-chip\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[mithril.backends]\nrow_chip = row_chip:Chip\n")
+    write_entry_points(tmp_path, "row_chip", "mithril.backends", "row_chip = row_chip:Chip")
     code = "import mithril as ml; print(type(ml.get_backend('row_chip')).__name__)"
     path = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH", ""))))
     assert run(code, PYTHONPATH=path) == "Chip"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mithril
 import pytest
+from installed_package import write_entry_points
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 PACKAGE = Path(mithril.__file__).parent.parent
@@ -72,12 +73,9 @@ ml.register_backend("broken", Broken)
 
 def run(folder: Path, *arguments: str) -> list[str]:
     """The lines of a pytest run that knows the plug-in by its entry point only."""
-    info = folder / "mithril_entry-1.dist-info"
-    info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mithril-entry\nVersion: 1\n")
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    lines = [f"{name} = {module}\n" for name, module in points["pytest11"].items()]
-    (info / "entry_points.txt").write_text("[pytest11]\n" + "".join(lines))
+    lines = [f"{name} = {module}" for name, module in points["pytest11"].items()]
+    write_entry_points(folder, "mithril_entry", "pytest11", *lines)
     path = os.pathsep.join([str(folder), str(PACKAGE)])
     options = ["-q", "-rA", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     done = subprocess.run(

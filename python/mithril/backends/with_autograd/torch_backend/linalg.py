@@ -167,16 +167,15 @@ def lstsq(matrix, right, rtol=None):
     """The solution by singular values; its derivatives are those of the pseudo-inverse."""
     if not matrix.numel():
         return matrix.mT @ right
-    has_slopes = matrix.requires_grad or right.requires_grad or is_transformed()
     u, s, vt = svd(matrix.detach())
     part = max(matrix.shape[-2:]) * torch.finfo(s.dtype).eps if rtol is None else rtol
     is_large = s > part * s[..., :1]
     inverted = torch.where(is_large, 1 / torch.where(is_large, s, 1), 0)
     solution = vt.mT @ (inverted[..., None] * (u.mT @ right.detach()))
-    if not has_slopes:
+    if not (matrix.requires_grad or right.requires_grad or is_transformed()):
         return solution
     product = pinv(matrix, rtol) @ right
-    return solution.detach() + (product - product.detach())
+    return solution + (product - product.detach())
 
 
 def _signs(x):
